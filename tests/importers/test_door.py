@@ -258,7 +258,7 @@ def test_of_two_readings_none_is_taken_and_the_maps_of_both_are_shown(tmp_path, 
         ({"status": ("success", "success"), "passed": (True, False)}, {"status": "passed"}),
         ({"status": ("completed", "completed"), "result": ("pass", "fail")}, {"status": "result"}),
         ({"compile_result": ("OK", "OK"), "run_result": ("OK", "FAIL")}, {"status": "run_result"}),
-        ({"plagiarism_check": ("passed", "passed"), "points": (3, 1)}, {}),
+        ({"plagiarism_check": ("passed", "passed"), "rank": (3, 1)}, {}),
         ({"lint": ("pass", "fail")}, {}),
         ({"reason": (None, "wrong answer")}, {}),
         ({"ok": (True, False), "reason": (None, "wrong answer")}, {"status": "ok"}),
@@ -565,16 +565,80 @@ def test_a_table_without_statements_or_programs_says_what_to_name(tmp_path, row,
         reading_of(tmp_path / "log.jsonl", {})
 
 
-@pytest.mark.parametrize(("column", "values"), [("is_buggy", (False, True)), ("result_code", (4, 6))])
+@pytest.mark.parametrize(("column", "values"), [("is_buggy", (False, True)), ("points", (3, 1)), ("result_code", (4, 6))])
 def test_columns_that_say_the_opposite_and_codes_need_a_map(tmp_path, column, values):
     rows = [
         {"question": STATEMENT, "submission": code, column: value} for code, value in zip((ADD, WRONG), values, strict=True)
     ]
     (tmp_path / "log.jsonl").write_text(lines_of(rows))
-    reading = reading_of(tmp_path / "log.jsonl", {})
-    assert "status" not in reading.options
+    if column != "result_code":
+        with pytest.raises(SourceError, match=rf"no column is known to be the outcome, and {column} may be: --.*status"):
+            reading_of(tmp_path / "log.jsonl", {})
+    reading = reading_of(tmp_path / "log.jsonl", {"status": ""} if column != "result_code" else {})
+    assert not reading.options.get("status")
     with pytest.raises(SourceError):
         preview(find("source", "table"), tmp_path / "log.jsonl", {**reading.options, "status": column})
+
+
+STATED = {
+    "points with their maximum": ({"Grade/10.00": ("10.00", "7.50")}, [("passed", [1.0], ()), ("failed", [0.75], ())]),
+    "of German": ({"Bewertung/10,00": ("7,50", "10,00")}, [("failed", [0.75], ()), ("passed", [1.0], ())]),
+    "not graded": ({"Score (out of 20)": ("20", "-")}, [("passed", [1.0], ())]),
+    "failures": ({"failed": ("false", "true")}, [("passed", [], ()), ("failed", [], ())]),
+    "numbers of failed tests": ({"failures": (0, 3)}, [("passed", [], ()), ("failed", [], ())]),
+    "tests": (
+        {"test1": ("pass", "fail"), "test2": ("pass", "pass")},
+        [("passed", [], ("passed",) * 2), ("failed", [], ("failed", "passed"))],
+    ),
+    "bits": ({"t2_ok": (1, 1), "t1_ok": (1, 0)}, [("passed", [], ("passed",) * 2), ("failed", [], ("failed", "passed"))]),
+    "a verdict beside tests": ({"test1": (1, 0), "test2": (1, 1), "verdict": ("AC", "TLE")}, [("passed", [], ()), ("timeout", [], ())]),
+}  # fmt: skip
+"""Case -> columns of two rows, and status, points and outcomes of each test of their verdicts."""
+
+
+@pytest.mark.parametrize("case", STATED)
+def test_names_of_columns_state_the_outcome(tmp_path, run, case):
+    columns, expected = STATED[case]
+    rows = [{"question": STATEMENT, "submission": code, **{name: values[at] for name, values in columns.items()}}
+            for at, code in enumerate((ADD, WRONG))]  # fmt: skip
+    csv(tmp_path / "log.csv", rows)
+    run(tmp_path / "log.csv", tmp_path / "a", "--no-check")
+    archive = Archive(tmp_path / "a")
+    found = {
+        one.attempt_id: (one.status, [at.value for at in one.findings if at.kind == "points"], one.outcomes)
+        for one in archive.verdicts()
+    }
+    assert [found[one.attempt_id] for one in archive.attempts() if one.attempt_id in found] == expected
+
+
+def test_two_columns_with_a_maximum_state_no_outcome(tmp_path):
+    csv(tmp_path / "log.csv", [{"question": STATEMENT, "submission": ADD, "Style/5": 1, "Grade/10": 9}])
+    with pytest.raises(SourceError, match="no column is known to be the outcome, and Grade/10 may be"):
+        reading_of(tmp_path / "log.csv", {})
+    csv(tmp_path / "log.csv", [{"question": STATEMENT, "submission": ADD, "Test 1/2": 1}])
+    assert "points" not in reading_of(tmp_path / "log.csv", {}).options  # the first of two tests
+
+
+@pytest.mark.parametrize("column", ["prog", "src", "body", "text", "content", "snippet", "solution_code"])
+@pytest.mark.parametrize(
+    "code",
+    ["print(sum(map(int, input().split())))", "x = 1; y = 2; z = 3; print(x)", "int main() { return 0; } #include <cstdio>"],
+)
+def test_programs_of_one_line_are_programs(tmp_path, column, code):
+    csv(
+        tmp_path / "log.csv",
+        [{"task": "sum", column: code, "verdict": "AC"}, {"task": "sum", column: "print(0)", "verdict": "WA"}],
+    )
+    assert reading_of(tmp_path / "log.csv", {}).options["code"] == column
+
+
+@pytest.mark.parametrize(("names", "tasks"), [(("a", "b", "a"), 2), (("HumanEval/0", "HumanEval/1", "HumanEval/0"), 0)])
+def test_tables_without_statements_store_tasks_without_them(tmp_path, run, names, tasks):
+    """Unless ids are of a set of problems, which another import may have."""
+    csv(tmp_path / "log.csv", [{"task_id": name, "code": f"x = {at}", "passed": at % 2} for at, name in enumerate(names)])
+    run(tmp_path / "log.csv", tmp_path / "a", "--no-check")
+    archive = Archive(tmp_path / "a")
+    assert (len(archive.tasks()), len(archive.attempts())) == (tasks, 3) and {task.prompt for task in archive.tasks()} <= {""}
 
 
 def test_a_path_that_is_not_there_is_named(tmp_path):

@@ -8,7 +8,7 @@ import re
 import shlex
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
@@ -29,21 +29,19 @@ from upsolve.importers.source import Source, Unit, parse_options
 from upsolve.importers.tables import FIELDS, KEYS, NAMES, PROGRAMS, TASK_FIELDS
 from upsolve.importers.tables.columns import (
     OUTCOMES,
-    SERVED,
     are_programs,
-    bare,
     exploded_in,
     explosions_in,
     fits,
     hints_for,
     is_judged,
-    likely_fields,
     lists_of_programs,
     values_of,
 )
+from upsolve.importers.tables.grades import outcomes_in, stated_in, with_each
 from upsolve.importers.tables.layouts import layouts_of
 from upsolve.importers.tables.plans import Map
-from upsolve.importers.tables.relations import differ, plan_of, tables_of
+from upsolve.importers.tables.relations import plan_of, tables_of
 from upsolve.importers.tables.table import columns_of, likely_columns, split, table_at
 from upsolve.plugins import find, names
 from upsolve.types import Attempt, Task, TestCase, TestKind, Verdict, content_id
@@ -75,13 +73,10 @@ class Reading:
 
     def as_map(self) -> str:
         """Return the map with the same effect, as YAML; SourceError for a source that needs no map."""
-        if self.tree:
-            return yaml.safe_dump(dict(self.tree), sort_keys=False, allow_unicode=True, width=WIDTH)
-        if self.source != "table":
+        if not self.tree and self.source != "table":
             raise SourceError(f"the source {self.source} needs no map; run: upsolve ingest {self.source} PATH ARCHIVE")
-        columns = {name: value for name, value in self.options.items() if name in FIELDS}
-        others = {name: value for name, value in self.options.items() if name not in columns}
-        return yaml.safe_dump({**others, "columns": columns}, sort_keys=False, allow_unicode=True, width=WIDTH)
+        plan = {**self.tree} or map_with(self.options, {})
+        return yaml.safe_dump(plan, sort_keys=False, allow_unicode=True, width=WIDTH)
 
 
 def reading_of(path: Path, given: Mapping[str, str]) -> Reading:
@@ -141,7 +136,7 @@ def data_readings(path: Path, given: Mapping[str, str]) -> list[Reading]:
     known = [] if named else by_columns(rows, {**where, **given}.get("rows", ""))
     if known and not lacks_attempts(path, known[0].source, rows, {**where, **given}):
         return known
-    return [*known, *table_readings(path, rows, {**where, **given})]
+    return [*known, *table_readings(path, rows, {**where, **given}, alone=len(units) == 1 and len(tables) < 2)]
 
 
 def lacks_attempts(path: Path, name: str, rows: Rows, options: Mapping[str, str]) -> bool:
@@ -245,10 +240,10 @@ def has(rows: Rows, columns: set[str], wanted: str) -> bool:
     )
 
 
-def table_readings(path: Path, rows: Rows, given: Mapping[str, str]) -> list[Reading]:
-    """Return the ways to read rows as a table; several if two columns may be the program or the outcome.
+def table_readings(path: Path, rows: Rows, given: Mapping[str, str], *, alone: bool = False) -> list[Reading]:
+    """Return the ways to read rows as a table; several if two columns may be the program or the outcome. ``alone``: no other table is read.
 
-    Raises SourceError if no column looks like a statement or a name of tasks, or none like programs or tests.
+    Raises SourceError if no column looks like a statement or a name of tasks, none like programs or tests, or one may be the outcome.
     """
     columns = columns_in(rows)
     refuse_unknown(path, rows, given)
@@ -267,13 +262,10 @@ def table_readings(path: Path, rows: Rows, given: Mapping[str, str]) -> list[Rea
         why = f"{' and '.join(plan['explode'])} have attempts: {', '.join(f'{k} = {v}' for k, v in plan['columns'].items())}"
         return [Reading("map", why, tree={**{k: v for k, v in given.items() if k == "rows"}, **plan})]
     solutions = [name for name in columns if name.rpartition(".")[2].lower() in SOLUTIONS and name not in chosen.values()]
-    if not {*NAMES} & chosen.keys() or not (solutions or {*PROGRAMS, "tests", "reference"} & chosen.keys()):
-        lacks = "a statement or name of tasks" if not {*NAMES} & chosen.keys() else "programs or tests"
-        shown = "; ".join([", ".join(columns), *hints_for(rows, chosen)])
-        raise SourceError(
-            f"{path}: no column looks like {lacks}; name the column: upsolve ingest {shlex.quote(str(path))} ARCHIVE --prompt COLUMN --code COLUMN "
-            f"--status COLUMN, or --map FILE; its columns are {shown}"
-        )
+    refuse_lacking(path, rows, {**dict.fromkeys(solutions and PROGRAMS[:1], ""), **chosen})
+    stated, more = stated_in(path, rows, chosen, alone=alone and "name" not in given)
+    used = [name for name in likely.values() if f"{{{name}}}" in more["options"].get("outcomes", "")]
+    likely, chosen = ({field: name for field, name in one.items() if name not in used} for one in (likely, chosen))
     plain = {**given, **likely}
     ways = [({**plain}, "")]
     if solutions and not {*PROGRAMS} & chosen.keys():
@@ -294,7 +286,34 @@ def table_readings(path: Path, rows: Rows, given: Mapping[str, str]) -> list[Rea
     if "status" not in given and (outcomes := outcomes_in(rows, chosen)):
         ways = [*with_each(ways, outcomes)]
     shown = ", ".join(f"{field} = {name}" for field, name in {**own, **plain}.items())
-    return [Reading("table", why or f"a table with {shown}", dict(way)) for way, why in ways]
+    readings = [Reading("table", why or f"a table with {shown}", dict(way)) for way, why in ways]
+    return [with_stated(one, "; ".join(stated), more) for one in readings] if stated else readings
+
+
+def refuse_lacking(path: Path, rows: Rows, chosen: Mapping[str, str]) -> None:
+    """Raise SourceError if no column looks like a statement or a name of tasks, or none like programs or tests."""
+    lacks = "" if {*NAMES} & chosen.keys() else "a statement or name of tasks"
+    if lacks := lacks or ("" if {*PROGRAMS, "tests", "reference"} & chosen.keys() else "programs or tests"):
+        shown = "; ".join([", ".join(columns_in(rows)), *hints_for(rows, chosen)])
+        raise SourceError(
+            f"{path}: no column looks like {lacks}; name the column: upsolve ingest {shlex.quote(str(path))} ARCHIVE --prompt COLUMN --code COLUMN "
+            f"--status COLUMN, or --map FILE; its columns are {shown}"
+        )
+
+
+def with_stated(reading: Reading, why: str, more: Mapping[str, Any]) -> Reading:
+    """Return the reading of a table with more options or, if it needs more keys of a map, by this map (``stated_in``)."""
+    options, why = {**reading.options, **more["options"]}, f"{reading.why}; {why}"
+    if not more["map"]:
+        return replace(reading, options=options, why=why)
+    return Reading("map", why, tree=map_with(options, more["map"]))
+
+
+def map_with(options: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the map that has the effect of options of a table, with more keys."""
+    numbers = {name: float(options[name]) for name in ("passed_at", "full_points") if name in options}
+    own = {name: value for name, value in options.items() if name not in FIELDS}
+    return {**own, **numbers, **more, "columns": {name: value or None for name, value in options.items() if name in FIELDS}}
 
 
 def plan_of_lists(rows: Rows, chosen: Mapping[str, str]) -> dict[str, Any]:
@@ -338,39 +357,6 @@ def other_programs(rows: Rows, columns: Iterable[str], chosen: Mapping[str, str]
     free = (name for name in columns if name not in chosen.values() and name.rpartition(".")[2].lower() not in but)
     found = (name for name in free if are_programs(values_of(rows, name), fenced=bool(column)))
     return next((name for name in found if not all(str(row.get(column)).strip() in str(row.get(name)) for row in rows)), "")
-
-
-def with_each(
-    ways: Iterable[tuple[dict[str, Any], str]], outcomes: Sequence[tuple[str, str | None]]
-) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield each reading once for every field and column that may be the outcome."""
-    for way, why in ways:
-        bare = {name: column for name, column in way.items() if name != outcomes[0][0]}
-        for key, name in outcomes:
-            yield (
-                {**bare, key: name},
-                ", ".join(filter(None, (why, f"{name or 'no column'} has the outcome" * (len(outcomes) > 1)))),
-            )
-
-
-def outcomes_in(rows: Rows, chosen: Mapping[str, str]) -> list[tuple[str, str | None]]:
-    """Return the fields and columns that may each be the outcome; none if one was chosen and no other column contradicts it.
-
-    A column ``status`` with ``success`` in all rows may say that a service answered. A column without words for outcomes, or with the same word in all rows, holds no outcome if another column has several.
-    """
-    field = next((name for name in ("status", "passed", "outcomes") if name in chosen), "")
-    if not field or "total" in chosen:
-        return []
-    column, left = chosen[field], {name: one for name, one in chosen.items() if name != field} | {"": chosen[field]}
-    other = likely_fields(rows, left, ["status"]).get("status", chosen.get("passed", "") if field == "status" else "")
-    values, others = values_of(rows, column), values_of(rows, other)
-    if not other and bare(column) == "status" and {*map(str.lower, map(str, values))} <= SERVED:
-        return [(field, column), (field, None)]
-    fit = fits(field.replace("passed", "status"), column, values)
-    if not other or (fit and not any(differ(row, column, other) for row in rows)):
-        return []
-    sole = not fit or len({*map(repr, values)}) == 1 < len({*map(repr, others)})
-    return [("status", other)] if sole else [(field, column), ("status", other)]
 
 
 def tree_readings(path: Path) -> list[Reading]:

@@ -30,11 +30,8 @@ __all__ = [
     "lists_of_programs",
     "options_for",
     "refuse_codes",
-    "refuse_counts",
     "refuse_opposite",
     "says_opposite",
-    "tell_no_outcome",
-    "unfit_status",
 ]
 
 KNOWN = known_words()
@@ -157,6 +154,12 @@ def fits(field: str, column: str, values: Sequence[Any]) -> bool:
         if not column.lower().endswith("s"):  # may be the name of a test
             texts = [text for text in texts if TESTING.search(text)]
         return bool(lists or texts) and not any(map(are_results, lists))
+    if (
+        field in ("code", "prompt")
+        and bare(column) in KNOWN["texts"]["code"]
+        and (field == "code") != all(map(is_program, values[:50]))
+    ):
+        return False
     if field in ("task_id", "prompt"):
         least = 2 if STATEMENT.search(bare(column)) else WORDS
         return (max(len(str(value).split()) for value in values) >= least) == (field == "prompt")
@@ -244,6 +247,12 @@ def lists_of_programs(rows: Rows, taken: Collection[str]) -> list[str]:
     ]
 
 
+def is_program(value: Any) -> bool:
+    """Return whether a text is a program, perhaps of one line, and no word or literal."""
+    found = language_looked_like(value) if isinstance(value, str) else ""
+    return bool(found) and (found != "python" or re.search(r"[^\W\d]\s*[=(]|^import ", value) is not None)
+
+
 def are_programs(values: Sequence[Any], *, fenced: bool = True) -> bool:
     """Return whether at least half of the first values are programs of several lines or, ``fenced``, answers with a program."""
     texts = [value for value in values[:50] if isinstance(value, str)]
@@ -253,14 +262,6 @@ def are_programs(values: Sequence[Any], *, fenced: bool = True) -> bool:
     return len(found) >= len(values[:50]) / 2 > 0
 
 
-PAIRED = tuple(
-    pair.split("/")
-    for pair in "inputs/outputs input/output stdin/stdout stdin/expectedoutput input/expectedoutput input/expected inputs/expected "  # noqa: SIM905
-    "sampleinput/sampleoutput testinput/testoutput testinputs/testoutputs publictests/privatetests publictests/hiddentests".split()
-)
-"""Names of two columns, without signs, that often hold tests together."""
-
-
 def tests_in_two(rows: Rows, mapped: Mapping[str, str]) -> str:
     """Return how a map reads two columns as tests if no single column holds tests; empty if no pair of columns does."""
     columns, used = columns_in(rows), {part for name in mapped.values() for part in (name, name.partition(".")[0])}
@@ -268,7 +269,8 @@ def tests_in_two(rows: Rows, mapped: Mapping[str, str]) -> str:
     for name in columns:
         if name not in used:
             beside.setdefault(name.rpartition(".")[0], {})[bare(name)] = name
-    found = ((plain[one], plain[other]) for plain in beside.values() for one, other in PAIRED if {one, other} <= plain.keys())
+    pairs = [(one, other) for one, names in KNOWN["pairs"].items() for other in names]
+    found = ((plain[one], plain[other]) for plain in beside.values() for one, other in pairs if {one, other} <= plain.keys())
     two = next(found, None)
     tests = mapped.get("tests", "tests")
     if two is None or tests != "tests" or tests in columns:
@@ -301,45 +303,6 @@ def hints_for(rows: Rows, mapped: Mapping[str, str]) -> list[str]:
     used = [column.partition(".")[0] for column in mapped.values()]
     chats = {field: name for field, name in chats_in(rows[:1]).items() if name.partition(".")[0] not in used}
     return [*found, f"{' and '.join({*chats.values()})} has messages: {options_for(chats)}"] if chats else found
-
-
-def tell_no_outcome(rows: Rows, mapped: Mapping[str, str]) -> list[str]:
-    """Return a hint with the columns that may be the outcome, if rows have programs and no outcome."""
-    used = {*columns_in(rows)}
-    given, programs = (
-        {field for field in fields if mapped.get(field) in used} for fields in (OUTCOMES, ("code", "answer", "code_file"))
-    )
-    if given == {"error"} and programs:
-        return [
-            f"{mapped['error']} is no outcome, and attempts with one are unscored: if they failed and the others passed, --map FILE with "
-            f"`constants: {{status: passed}}` and `cases: [{{only: {{{mapped['error']}: {{given: true}}}}, constants: {{status: failed}}}}]`"
-        ]
-    attempts = [row for row in rows if any(nested_value(row, mapped[field].split(".")) for field in programs)]
-    found = possible_outcomes(attempts, mapped) if attempts and not given else []
-    return [
-        f"no attempt has an outcome; {', '.join(found[:9])} may have one: --status COLUMN, for scores with --passed-at X; where a large value "
-        "is a failure: --map FILE with `status: {column: COLUMN, negate: true}`"
-    ] * bool(found)
-
-
-def possible_outcomes(rows: Rows, mapped: Mapping[str, str]) -> list[str]:
-    """Return the columns that may be the outcome if no field is: they have a few short values, several of them at one task."""
-    tasks = [mapped[name] for name in ("task_id", "prompt") if name in mapped]
-    found: list[str] = []
-    for column in columns_in(rows):
-        values = values_of(rows, column)
-        short = all(isinstance(value, bool | int | float | str) and len(str(value)) <= SHORT for value in values)
-        if (
-            column in (*mapped.values(), "answer", *RESPONSES)
-            or not short
-            or not 2 <= len({*map(str, values)}) <= max(2, len(values) / 2)
-        ):
-            continue
-        by_task: dict[str, set[str]] = {}
-        for row in rows:
-            by_task.setdefault(repr([nested_value(row, one.split(".")) for one in tasks]), set()).add(str(row.get(column)))
-        found += [column] if any(len(one) > 1 for one in by_task.values()) else []
-    return found
 
 
 def is_judged(rows: Rows, chosen: Mapping[str, str]) -> bool:
@@ -388,19 +351,6 @@ def refuse_opposite(path: Path, rows: Rows, named: Mapping[str, str], statuses: 
                 f"{path}: --{name}: by its name, the column {column} has {left[-1]} where an attempt failed, which would be read as its opposite. Write a map: "
                 f"--map FILE with `columns: {{{name}: {column}}}` and `statuses: {{{shown}}}`"
             )
-
-
-def refuse_counts(path: Path, rows: Rows, mapped: Mapping[str, str]) -> None:
-    """Raise SourceError if ``passed`` is a number of tests beside a number of failed tests, so that 1 does not mean passed."""
-    passed = mapped.get("passed", "")
-    free = [name for name in columns_in(rows) if name not in mapped.values() and FAILURE.search(bare(name))]
-    both = ((row, name) for row in rows for name in free if not isinstance(row.get(passed), bool))
-    name = next((name for row, name in both if all((outcome.score_in(row.get(one)) or 0) > 0 for one in (passed, name))), "")
-    if name and {mapped.get(field) for field in ("status", "outcomes", "total")}.isdisjoint(columns_in(rows)):
-        raise SourceError(
-            f"{path}: {passed} and {name} are numbers of tests: --map FILE with `columns: {{passed: null}}` and `status: {{column: {name}, "
-            "negate: true}`"
-        )
 
 
 def vague_in(value: Any) -> Iterator[str]:
@@ -490,10 +440,3 @@ def numbers_in(rows: Rows, column: str) -> set[str]:
     """Return the numbers in a column; empty if the column also has other values."""
     found = {"" if isinstance(value, bool) else outcome.number_in(str(value).strip()) for value in values_of(rows, column)}
     return set[str]() if "" in found else found
-
-
-def unfit_status(rows: Rows, named: Mapping[str, str]) -> str:
-    """Return a word of the column ``status`` if another column was named as the outcome and ``status`` has no word for a status."""
-    values = values_of(rows, "status") if {"passed", "outcomes"} & named.keys() and "status" not in named else []
-    fit = any(outcome.are_statuses([value]) or outcome.number_in(str(value).strip()) in ("0", "1") for value in values)
-    return "" if fit or not values else str(values[0])

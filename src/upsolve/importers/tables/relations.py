@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,14 +9,15 @@ from typing import Any
 from upsolve.errors import SourceError
 from upsolve.importers.formats import Kind, Member, kind_of, rows_of
 from upsolve.importers.formats.tabular import DUCKDB_TABLES, SQLITE_TABLES
-from upsolve.importers.outcome import OUTCOME_FIELDS, status_of
+from upsolve.importers.outcome import OUTCOME_FIELDS
 from upsolve.importers.rows import Rows, columns_in, first_rows, known_words
 from upsolve.importers.tables import FIELDS, NAMED_ONLY, PROGRAMS
 from upsolve.importers.tables.columns import bare, by_name, fits, likely_fields, says_opposite, values_of
+from upsolve.importers.tables.grades import differ
 from upsolve.importers.tables.table import CASE
 from upsolve.solve.databases import quoted
 
-__all__ = ["differ", "plan_of", "tables_of"]
+__all__ = ["plan_of", "tables_of"]
 
 LISTED = {Kind.SQLITE: SQLITE_TABLES, Kind.DUCKDB: DUCKDB_TABLES}
 """Kind of a database -> query for the names of its tables."""
@@ -208,15 +208,6 @@ def link_to(rows: Rows, table: str, others: Rows) -> tuple[str, str] | None:
             if same and are_apart(others, key) and values & {*map(str, values_of(others, key))}:
                 return column, key
     return None
-
-
-def differ(row: Mapping[str, Any], one: str, other: str) -> bool:
-    """Return whether two columns of a row have outcomes that contradict each other: one passed, the other did not."""
-    found: list[bool] = []
-    for name in (one, other):
-        with suppress(ValueError):
-            found += [status_of(value) == "passed" for value in values_of([row], name)]
-    return len({*found}) > 1
 
 
 def tables_of(member: Member) -> dict[str, Rows]:

@@ -20,7 +20,6 @@ from upsolve.importers.formats.texts import Quotes, delimiter_of
 from upsolve.importers.outcome import OUTCOME_FIELDS, WORDS, is_given, unit_of
 from upsolve.importers.rows import (
     BadRow,
-    Numbered,
     Row,
     Rows,
     build_each,
@@ -33,6 +32,7 @@ from upsolve.importers.rows import (
 from upsolve.importers.source import IMPORTS, SHARE_BYTES, Option, Source, Unit
 from upsolve.importers.tables import FIELDS, KEYS, NAMED_ONLY, NAMES, PROGRAMS, REFERENCE
 from upsolve.importers.tables import columns as guesses
+from upsolve.importers.tables.grades import refuse_counts, tell_no_outcome, unfit_status
 from upsolve.importers.tables.maps import Parser, read_map
 from upsolve.importers.tables.plans import MAPS, Map
 from upsolve.importers.tables.reader import Reader
@@ -93,7 +93,8 @@ def planned(given: Map | None, options: Mapping[str, Any]) -> Map:
     parts = tuple(planned(part, options if "status" in part.columns else {**options, "passed_at": ""}) for part in plan.parts)
     constants = {name: value for name, value in plan.constants.items() if name not in columns}
     changes |= {"columns": {**plan.columns, **columns}, "makers": makers, "constants": constants, "parts": parts}
-    return replace(plan, unset=plan.unset - columns.keys(), **changes)
+    unset = plan.unset | {name for name in FIELDS if options.get(name) == ""}
+    return replace(plan, unset=unset - columns.keys(), **changes)
 
 
 def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: Counter[str]) -> Iterator[Row]:
@@ -120,19 +121,18 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: C
     scores = score_columns(path, first, score, may_lack=may_lack)
     guesses.refuse_opposite(path, first, named, plan.statuses)
     refuse_escapes(path, first, mapped.get("code", ""), mapped.get("prompt", ""))
-    if word := guesses.unfit_status(first, named):
+    if word := unfit_status(first, named):
         del mapped["status"]
         warn(f"{path}: the column status holds no outcome ({word!r}) and is stored in extra; to use it: --status status")
     if not plan.full_points > 0:
         raise SourceError(f"--full-points {plan.full_points:g}: the points of a full answer must be positive")
     reader = rollouts_in(path, plan, mapped, first) or reader_in(path, plan, mapped, named, first, scores)
-    reader.full_points = plan.full_points
     reader.decimal_commas = guesses.has_decimal_commas(
         path, first, mapped.get("points", ""), full=plan.full_points, commas=has_free_commas(member, plan)
     )
     reader.root, reader.encoding, reader.constant = path.parent.resolve(), plan.encoding, constant or reader.constant
     reader.files = files if plan.files or names else None
-    reader.has_prompts = "prompt" not in plan.unset
+    reader.has_prompts, reader.full_points = "prompt" not in plan.unset, plan.full_points
     if plan.attempts is None and plan.rollouts is None and not (plan.is_ours and "tests" in plan.columns):
         advise(path, reader, first)
     reader.any_language, first = plan.constants.get("language") == "any" or (not reader.constant and reader.mixed(first)), []
@@ -140,7 +140,8 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: C
     records = build_each(path, rows, reader.records)
     if plan.files:
         groups = groupby(rows, key=lambda row: row[0] >> FILE)
-        built = (build_each(Path(wheres[at]), numbers_in(group), reader.records) for at, group in groups)
+        own = ((wheres[at], ((number & ((1 << FILE) - 1), row) for number, row in group)) for at, group in groups)
+        built = (build_each(Path(where), group, reader.records) for where, group in own)
         records = chain.from_iterable(built)
     yield from prepared(once(records) if plan.sides else records, plan.imports)
     tell_unused(path, reader, {} if plan.is_ours else {key: one for key, one in named.items() if one not in shape.optional})
@@ -158,7 +159,7 @@ def reader_in(
 ) -> Reader:
     """Return the reader of rows; SourceError if the first rows have outcomes or languages that are unknown."""
     words, languages = words_in(plan, named), {word.lower(): language for word, language in plan.languages.items()}
-    guesses.refuse_counts(path, rows, mapped)
+    refuse_counts(path, rows, mapped)
     guesses.refuse_codes(path, rows, mapped, passed_at=plan.passed_at, words=words, languages=languages)
     return Reader(mapped, plan.name or path.name.partition(".")[0], words, languages, passed_at=plan.passed_at, scores=scores)
 
@@ -186,11 +187,6 @@ def table_at(path: Path, names: Sequence[str] = (), encoding: str = "") -> Membe
 def has_free_commas(member: Member | None, plan: Map) -> bool:
     """Return whether a file is CSV with another delimiter than commas."""
     return member is not None and kind_of(member) is Kind.CSV and delimiter_of(member, plan.encoding, plan.quotes) != ","
-
-
-def numbers_in(rows: Iterable[Numbered]) -> Iterator[Numbered]:
-    """Yield the rows of a file with their numbers in it."""
-    yield from ((number & ((1 << FILE) - 1), row) for number, row in rows)
 
 
 def warn(text: str) -> None:
@@ -229,7 +225,7 @@ def advise(path: Path, reader: Reader, rows: Rows) -> None:
             f"{name}: columns that no field has are stored in extra, and some look like fields: to use them, import into a new "
             f"archive with {guesses.options_for(likely)}{unjudged}"
         )
-    without = () if {"status", "exit_code"} & likely.keys() or reader.files else guesses.tell_no_outcome(rows, mapped)
+    without = () if {"status", "exit_code"} & likely.keys() or reader.files else tell_no_outcome(rows, mapped)
     units = [f"{mapped[one]} is read in {unit_of(one, mapped[one])[1]}, by its name" for one in reader.factors]
     for hint in (*guesses.hints_for(rows, mapped), *without, *units):
         warn(f"{name}: {hint}")
@@ -251,8 +247,7 @@ def language_of_all(rows: Rows, named: dict[str, str], mapped: dict[str, str]) -
 
 def tell_languages(reader: Reader, rows: Rows) -> None:
     """If no column names the language, detect it in programs, provided that at least one in ten is not Python; warn of it."""
-    languages = [reader.value(row, reader.columns.get("language", "language")) for row in rows]
-    if reader.constant or any(map(is_given, languages)):
+    if reader.constant or any(is_given(reader.value(row, reader.columns.get("language", "language"))) for row in rows):
         return
     programs = [str(code) for row in rows if is_given(code := reader.value(row, reader.columns.get("code", "code")))]
     found = Counter(map(language_looked_like, programs))
@@ -443,8 +438,8 @@ def source_of(file: Path) -> Source:
         """Return the units of a path."""
         return split(path, plan=plan.given(options), **{name: value for name, value in options.items() if name not in chosen})
 
-    kinds = {"first": int}
-    offered = (*(Option(one.name, kinds.get(one.kind, str), one.help) for one in plan.options), *sampled) or OPTIONS[1:]
+    own = [Option(one.name, int if one.kind == "first" else str, one.help) for one in plan.options]
+    offered = (*own, *sampled) or OPTIONS[1:]
     about, version = plan.about or f"files as the map {file} describes them", content_id(file.read_text(encoding="utf-8"))
     detect = tuple(name.removeprefix("?") for name in plan.detect)
     return Source(
