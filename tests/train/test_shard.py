@@ -154,7 +154,13 @@ def runs(alone, recipes, request):
         settings["model"] |= WAYS[way]
         (place / f"{name}.yaml").write_text(yaml.safe_dump(settings))
     shutil.copy(place / "stored.yaml", place / "goes_on" / "recipe.yaml")
-    jobs = [("stored", "stopped", STOP), ("stored", "goes_on", 0), *((name, name, 0) for name in recipes if name != "stored")]
+    jobs = [
+        ("stored", "stopped", STOP),
+        ("stored", "goes_on", 0),
+        ("stored", "resumed", STOP),
+        ("stored", "resumed", 0),
+        *((name, name, 0) for name in recipes if name != "stored"),
+    ]
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     done = subprocess.run(
         [*launch, __file__, str(place), json.dumps(jobs)],
@@ -232,6 +238,16 @@ def test_a_checkpoint_of_spread_weights_goes_on_whole(alone, runs, recipes, tiny
     train_to(recipes["stored"], runs / "alone_again", 0)
     assert_same(rows(alone / "stored"), rows(runs / "alone_again"))
     assert_same_end(alone / "stored", runs / "alone_again", tiny_model)
+
+
+@pytest.mark.slow
+def test_each_process_writes_and_reads_its_part_of_a_checkpoint(alone, runs, tiny_model):
+    """FSDP2 and ZeRO-3; with ZeRO-2, rank 0 writes it."""
+    parts = sorted(path.stat().st_size for path in (runs / "stopped" / "checkpoint").glob("*.distcp"))
+    assert (len(parts), (runs / "stopped" / "checkpoint.pt").exists()) == ((0, True) if runs.name == "zero2" else (2, False))
+    assert not parts or parts[0] > 0.8 * parts[1]
+    assert_same(rows(alone / "stored"), rows(runs / "resumed"))
+    assert_same_end(alone / "stored", runs / "resumed", tiny_model)
 
 
 @pytest.mark.slow

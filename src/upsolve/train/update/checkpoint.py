@@ -1,7 +1,7 @@
 """Checkpoints: progress, trained weights and moments of a run, and the state of its random numbers.
 
-checkpoint.pt   of policies that every rank holds whole, and of DeepSpeed's: full tensors, written by rank 0
-checkpoint/     of policies sharded by FSDP2: torch.distributed.checkpoint's form, each rank writes its part
+checkpoint.pt   of policies that every rank holds whole, also in ZeRO-1 and ZeRO-2: full tensors, written by rank 0
+checkpoint/     of policies sharded by FSDP2 or ZeRO-3: torch.distributed.checkpoint's form, each rank writes its part
 
 Any number of processes, in any placement, resumes from either.
 """
@@ -18,6 +18,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.tensor import DTensor
 from torch.utils.serialization import config
 
 from upsolve.errors import TrainingError, one_line
@@ -91,8 +92,8 @@ def save_parts(folder: Path, placement: Replicated, rest: dict[str, Any], *, wri
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
     processes.wait()
-    weights = {f"weight.{at}": parameter.detach() for at, parameter in enumerate(placement.parameters())}
-    states: Moments = placement.optimizer.state_dict()["state"]
+    held, states = placement.held()
+    weights = {f"weight.{at}": weight for at, weight in enumerate(held)}
     moments = {f"{name}.{at}": tensor for at, each in states.items() for name, tensor in each.items()}
     with SAVING.patch("save.compute_crc32", False):
         save({**weights, **moments}, checkpoint_id=temporary)
@@ -110,17 +111,18 @@ def load_parts(folder: Path, placement: Replicated, example: PackedBatch) -> dic
     metadata = FileSystemReader(folder).read_metadata().state_dict_metadata
     for key, stored in metadata.items():
         kind, _, at = key.rpartition(".")
-        own, size = learning[int(at)].detach(), getattr(stored, "size", None)
-        alike = own if kind == "weight" else torch.empty_like(own)
-        found[key] = alike if own.shape == size else torch.empty(size or ())  # steps; and DeepSpeed flattens its weights
+        own, size = learning[int(at)].detach(), getattr(stored, "size", None) or torch.Size()
+        found[key] = own if kind == "weight" and own.shape == size else placement.room(learning[int(at)], size)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         load(found, checkpoint_id=folder, no_dist=True)
-    weights = [found.pop(f"weight.{at}") for at in range(len(learning))]
     moments: Moments = {}
     for key, tensor in found.items():
         name, _, at = key.rpartition(".")
-        moments.setdefault(int(at), {})[name] = tensor
+        own = learning[int(at)]
+        flat = tensor.dim() == 1 and tensor.numel() == own.numel() and not isinstance(tensor, DTensor)  # stored by ZeRO-3
+        moments.setdefault(int(at), {})[name] = tensor.view(own.shape) if flat else tensor
+    weights = [moments[at].pop("weight") for at in range(len(learning))]
     placement.load(weights, moments, example)
     return torch.load(folder / REST, map_location="cpu", weights_only=True)
 

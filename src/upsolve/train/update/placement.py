@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from upsolve.config import ModelConfig, OptimConfig
 from upsolve.policy.machine import in_bfloat16
@@ -192,6 +192,14 @@ class Replicated:
         moments = {at: {name: full_tensor(tensor, keep=keep) for name, tensor in each.items()} for at, each in state.items()}
         return weights, moments
 
+    def held(self) -> tuple[list[Tensor], Moments]:
+        """Return weights and moments as this rank holds them, sharded or whole."""
+        return [parameter.detach() for parameter in self.parameters()], self.optimizer.state_dict()["state"]
+
+    def room(self, parameter: Tensor, size: torch.Size) -> Tensor:
+        """Return an empty tensor for a stored weight or moment of this size, sharded as the parameter is if the sizes agree."""
+        return torch.empty_like(parameter) if parameter.shape == size else torch.empty(size)
+
     def load(self, weights: list[Tensor], moments: Moments, example: PackedBatch) -> None:  # noqa: ARG002  DeepSpeed needs it
         """Load weights and moments as ``state`` returned them; ``example`` is a batch that this model can score."""
         learning = self.parameters()
@@ -354,7 +362,8 @@ class DeepSpeed(Distributed):
         settings = {**self.defaults(), **config}
         self.engine: Any = deepspeed.initialize(model=scoring, optimizer=self.optimizer, config=settings)[0]
         self.optimizer = self.engine.optimizer
-        self.linked = False
+        self.linked, self.in_parts = False, self.engine.zero_optimization_stage() == 3
+        self.mesh = init_device_mesh(self.processes.device.type, (self.processes.count,)) if self.in_parts else None
 
     def shard(self) -> None:
         """Do nothing to partitioned weights; the engine's hooks handle them."""
@@ -430,18 +439,56 @@ class DeepSpeed(Distributed):
         """Return the states of the inner optimizer."""
         return [*self.optimizer.optimizer.state.values()]
 
+    def held(self) -> tuple[list[Tensor], Moments]:
+        """Return weights and moments as ZeRO-3 partitions them: flattened, in equal slices, of which the last ones are padded."""
+        from deepspeed.utils import safe_get_local_fp32_param, safe_get_local_optimizer_state
+
+        weights, moments, read = list[Tensor](), Moments(), safe_get_local_optimizer_state
+        step = float(self.states()[0]["step"]) if self.linked else 0.0
+        for at, parameter in enumerate(self.parameters()):
+            weights.append(self.slice_of(parameter, safe_get_local_fp32_param(parameter)))
+            if self.linked:
+                both = {name: self.slice_of(parameter, read(parameter, name)) for name in ("exp_avg", "exp_avg_sq")}
+                moments[at] = {"step": torch.tensor(step), **both}
+        return weights, moments
+
+    def slice_of(self, parameter: Any, part: Tensor) -> Tensor:
+        """Return this rank's slice of a flattened parameter, without padding."""
+        size, start = int(parameter.ds_numel), self.processes.index * part.numel()
+        own = part[: max(0, min(part.numel(), size - start))]
+        return DTensor.from_local(own, self.mesh, [Shard(0)], run_check=False, shape=torch.Size([size]), stride=(1,))
+
+    def room(self, parameter: Any, size: torch.Size) -> Tensor:
+        """Return an empty tensor for a stored weight or moment; this rank's slice if it was stored flattened."""
+        if not self.in_parts or size != (parameter.ds_numel,):
+            return torch.empty(size)
+        return self.slice_of(parameter, torch.empty(parameter.ds_tensor.numel(), device=self.processes.device))
+
+    def put(self, parameter: Any, value: Tensor, moment: str = "") -> None:
+        """Set a weight, or a moment, to a tensor that is whole or this rank's slice."""
+        from deepspeed import utils
+
+        own: Any = value.to(self.processes.device)
+        kind = "local" if self.in_parts else "full"
+        if self.in_parts:
+            size, start = parameter.ds_tensor.numel(), self.processes.index * parameter.ds_tensor.numel()
+            own = own.to_local() if isinstance(own, DTensor) else own.flatten()[start : start + size]
+            own = nn.functional.pad(own, (0, size - own.numel()))
+        if moment:
+            getattr(utils, f"safe_set_{kind}_optimizer_state")(parameter, own, moment)
+        else:
+            getattr(utils, f"safe_set_{kind}_fp32_param")(parameter, own)
+
     def load(self, weights: list[Tensor], moments: Moments, example: PackedBatch) -> None:
         """Load weights and moments as ``state`` returned them; ``example`` is a batch that this model can score."""
-        from deepspeed.utils import safe_set_full_fp32_param, safe_set_full_optimizer_state
-
         learning = self.parameters()
         for parameter, saved in zip(learning, weights, strict=True):
-            safe_set_full_fp32_param(parameter, saved.to(self.processes.device))
+            self.put(parameter, saved)
         self.backward(zero_loss(self.score(example)), last=True)
         self.step(0.0)  # changes no weight, but creates the optimizer's state and the weights that the forward pass uses
         for at, each in moments.items():
             for name in ("exp_avg", "exp_avg_sq"):
-                safe_set_full_optimizer_state(learning[at], each[name].to(self.processes.device), name)
+                self.put(learning[at], each[name], name)
         step = moments[0]["step"] if moments else torch.tensor(0.0)
         for state in self.states():
             state["step"] = step.clone() if isinstance(state["step"], Tensor) else int(step)
