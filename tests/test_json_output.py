@@ -84,14 +84,16 @@ def test_a_run_from_an_import_to_its_report_is_read_by_a_program(tiny_model, tmp
     assert said("archive", "fill-expected", tmp_path / "archive", tmp_path / "filled")["tests"] == 0
     compacted = said("archive", "compact", tmp_path / "archive", "--keep-hours", "0")
     assert compacted["after"] <= compacted["before"] and compacted["waiting"] == 0
-    sets = ("sample.max_tokens=4", "sample.samples=1", "evaluate.temperatures=[0, 1]", "evaluate.dev_tasks=1", "data.train=0.6")
-    options = ("--archive", tmp_path / "archive", "--model", tiny_model, *(word for value in sets for word in ("--set", value)))
+    model = ("--archive", tmp_path / "archive", "--model", tiny_model)
+    sampling = ("--set", "sample.max_tokens=4", "--set", "sample.samples=1")
+    sets = ("evaluate.temperatures=[0, 1]", "evaluate.dev_tasks=1", "data.train=0.6")
+    options = (*model, *sampling, *(word for value in sets for word in ("--set", value)))
     trained = said(
         "train", "rloo", *options, "--set", "optim.max_steps=1", "--set", "data.group_size=2", "--out", tmp_path / "train"
     )
     assert trained["steps"] == 1 and trained["folder"].endswith("model")
     assert said("export", trained["folder"], tmp_path / "whole")["bytes"] > 1000
-    assert said("sample", "rloo", *options)["added"] == 12
+    assert said("sample", "rloo", *model, *sampling)["added"] == 12
     measured = said("eval", "rloo", *options, "--out", tmp_path / "eval")
     assert measured["models"][0]["greedy"]["pass@1"]["mean"] == 0 and measured["comparisons"] == []
     choices = measured["models"][0]["choices"]
