@@ -71,7 +71,6 @@ def test_only_passed_attempts_are_measured_and_only_if_asked():
 COUNTED = "import builtins\n\n\ndef f(n):\n    builtins.runs = getattr(builtins, 'runs', 0) + 1\n    if builtins.runs > {}:\n        raise ValueError\n    return n * n\n"
 SORTING = Task("s", "", (TestCase(TestKind.CALL, "f([3, 1, 2])", "0"),), "f")
 IN_PLACE = "def f(a):\n    assert a == [3, 1, 2]\n    a.sort()\n    return 0\n"
-CACHED = "from functools import cache\n\n\n@cache\ndef f(n):\n    for _ in range(10**5):\n        pass\n    return n * n\n"
 
 
 @pytest.mark.slow
@@ -97,10 +96,11 @@ def test_efficiency_compares_costs_below_the_resolution_of_a_clock():
     assert rewards(*costs, runs[0]) == (pytest.approx([1, 0, math.log2(4 / 6)]), 1)  # that includes the start of a process
 
 
-@pytest.mark.slow
 def test_a_cache_of_results_gains_nothing():
-    one, cached = (judge(TASK, Attempt("t", code), ONCE).cpu_seconds for code in (CACHED.replace("@cache", ""), CACHED))
-    assert one is not None and cached is not None and 0.5 < cached / one < 2
+    cached = "from functools import cache\n\n\n@cache\ndef f(n):\n    for _ in range(10**5):\n        pass\n    return n * n\n"
+    assert judge(TASK, Attempt("t", cached), ONCE).cpu_seconds > 3e-4, (
+        "each repetition counts to 100,000, in 3 ns a step or more"
+    )
 
 
 def test_a_program_that_waits_has_no_cost():
