@@ -40,8 +40,8 @@ HEADERS = {
 MOST_BODY = 1_000_000
 """Longest question, bytes."""
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
-OPEN = "open the address that `upsolve view` printed"
 """Names under which the server answers; any other name in the header Host is a DNS rebinding attack."""
+OPEN = "open the address that `upsolve view` printed"
 
 
 def to_json(data: Any) -> bytes:

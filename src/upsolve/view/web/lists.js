@@ -23,7 +23,7 @@ export async function attemptList(main, query, info, go) {
     more.hidden = page.next === null;
     more.onclick = () => load(page.next).catch(fail(main));
     table.loadMore = () => page.next === null || load(page.next);
-    if (!body.firstChild) body.append(el("tr", {}, el("td", { colspan: COLUMNS.length }, "No attempt has all of this.")));
+    if (!body.firstChild) body.append(el("tr", {}, el("td", { colspan: COLUMNS.length }, "No attempt matches all filters.")));
     hideEmpty(table);
     select(table, selected(table) ?? 0, false);
     if (info.ready && page.rows.length) preview(page.rows, rows).then(() => hideEmpty(table)).catch(() => {});

@@ -48,7 +48,7 @@ export async function compareRuns(main, query) {
     cell: (row) => passed(row.passed[index]) + moved(row.change[index]), value: (row) => (row.passed[index] ? row.passed[index][0] / row.passed[index][1] : -1) }))];
   show(main, el("h2", {}, names.join(", ")), sortable(RESULTS, rows.filter((row) => names.includes(row.name))), build(data.note));
   if (data.curves.length > 2) main.append(el("h2", {}, "Training"), build(data.curves)); // after its name and attributes it has figures
-  if (data.rows.length) main.append(el("h2", {}, "Tasks, those first on which the runs differ most"), el("p", { class: "soft" }, "Samples of the trained model that passed, each at its best temperature; in brackets the change to its base, points."), sortable(columns, data.rows, { key: "tasks" }));
+  if (data.rows.length) main.append(el("h2", {}, "Tasks, the largest differences between runs first"), el("p", { class: "soft" }, "Samples of the trained model that passed, each at its best temperature; in brackets the change to its base, points."), sortable(columns, data.rows, { key: "tasks" }));
 }
 
 function percent(value) {

@@ -27,7 +27,7 @@ export async function get(name, parameters = {}) {
 }
 
 export async function post() {
-  throw new Error("A page without its server has no model to ask.");
+  throw new Error("A static page cannot ask a model: use `upsolve view RUN --model`.");
 }
 
 function staticInfo(data) {
@@ -128,7 +128,7 @@ async function staticAttempt(data, query) {
 
 function staticTask(data, query) {
   const task = data.tasks.find((each) => each.task_id === query.id);
-  if (!task) throw new Error("This page does not have the task.");
+  if (!task) throw new Error("This page leaves out the task: use `upsolve view` for all tasks.");
   return task;
 }
 
@@ -151,7 +151,7 @@ function staticMetrics(data, query) {
 
 function staticChange(data, query) {
   const found = data.pairs[query.set]?.[query.id];
-  if (!found) throw new Error("This page has the programs of the first tasks that changed alone: use `upsolve view RUN` for the others.");
+  if (!found) throw new Error("This page leaves out the programs of the task: use `upsolve view RUN` for all tasks.");
   return found;
 }
 
