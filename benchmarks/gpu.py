@@ -84,7 +84,7 @@ def kinds(options):
 
 def curve(_options):
     """Return the largest difference of a loss from the golden curves."""
-    from tests.conftest import write_tiny_model
+    from tests.tiny import write_tiny_model
     from tests.train.test_curves import GOLDEN, GROUPS, stages_of
     from upsolve.config import Recipe
     from upsolve.train.loop import train
@@ -122,7 +122,7 @@ def weights_of(folder, recipe, stop=0):
 
 def resume(_options):
     """Return the largest differences of a weight between runs that should be equal, with and without deterministic kernels."""
-    from tests.conftest import write_tiny_model
+    from tests.tiny import write_tiny_model
     from tests.train.test_curves import OPTIM
     from upsolve.config import Recipe
 
@@ -156,7 +156,7 @@ def step(options):
     """
     from train_step import CHECKPOINTING, bar_of, matmul_flops, row_of
 
-    from tests.conftest import write_tiny_model
+    from tests.tiny import write_tiny_model
 
     flops, results = forked(matmul_flops, 30 * SLOW)[1], {}
     tokenizer = write_tiny_model(Path(tempfile.mkdtemp()) / "tiny")
@@ -187,7 +187,7 @@ def step_sample(job, left):
 
 def profile(options):
     """Return the operations that take the longest in a step of the smallest model, of upsolve and of TRL, and in decoding."""
-    from tests.conftest import write_tiny_model
+    from tests.tiny import write_tiny_model
 
     tokenizer = write_tiny_model(Path(tempfile.mkdtemp()) / "tiny")
     job = {**step_job(options, tokenizer), "model": TINY if options.small else "qwen2-0.5b-random", "steps": 5, "profile": True}
@@ -285,7 +285,7 @@ def largest(options):
 
 def sampler(options, *, batch, max_tokens):
     """Return a function that samples 256 attempts (16 with ``--small``) in a number of slots and returns their tokens and log-probabilities."""
-    from tests.conftest import write_tiny_model
+    from tests.tiny import write_tiny_model
     from upsolve.config import SampleConfig
     from upsolve.policy.decoding.sample import sample
     from upsolve.policy.model import load_codec
@@ -335,7 +335,7 @@ def vllm(options):
         return {"not done": f"vLLM cannot be imported: {error}"}
     if DEVICE == "cpu" or options.small:
         return {"not done": "sleep mode needs a GPU, and a model that vLLM's kernels support"}
-    from tests.conftest import write_tiny_model
+    from tests.tiny import write_tiny_model
     from upsolve.config import ModelConfig, OptimConfig, SampleConfig
     from upsolve.policy.model import frozen_copy, load_codec
     from upsolve.policy.vllm import VllmFollower
