@@ -154,3 +154,14 @@ def test_a_language_may_be_a_record_a_file_or_text(installed, monkeypatch):
         monkeypatch.setattr(languages, "entry_points", lambda wrong=wrong, **_: [Point(wrong)])
         with pytest.raises(ConfigError, match=f"mine:VALUE.*{said}"):
             languages.from_entry_points()
+
+
+def test_only_a_file_that_hides_a_package_is_to_be_renamed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("my_kinds", "json"):  # json of the standard library is imported
+        Path(f"{name}.py").write_text("A = 1\n")
+    with pytest.raises(ValueError, match="module my_kinds has no B$"):
+        plugins.find("evidence", "my_kinds:B")
+    with pytest.raises(ValueError, match=r"rename json.py"):
+        plugins.find("evidence", "json:B")

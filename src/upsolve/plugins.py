@@ -90,8 +90,9 @@ def load(path: str) -> Any:
     try:
         return attrgetter(attribute)(imported)
     except AttributeError as error:
-        installed = getattr(imported, "__file__", None)
-        shadowed = f" ({installed}); rename {module}.py of this folder" if Path(f"{module}.py").is_file() else ""
+        place, own = getattr(imported, "__file__", None), Path(f"{module}.py")
+        is_shadowed = own.is_file() and not (place and own.samefile(place))
+        shadowed = f" ({place}); rename {module}.py of this folder" if is_shadowed else ""
         raise ValueError(f"{path}: module {module} has no {attribute}{shadowed}") from error
 
 
