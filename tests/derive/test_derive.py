@@ -199,6 +199,16 @@ def test_mistakes_are_named():
             derive(open_archive("embedded"), "never", DeriveSettings(kind, options), settings=FAST)
 
 
+def test_a_mistake_leaves_no_folder(tmp_path, monkeypatch):
+    """The corrected command writes into the same folder."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="klingon"):
+        derive(open_archive("embedded"), "out", DeriveSettings("translate", {"to": "klingon"}), settings=FAST)
+    with pytest.raises(ArchiveError, match="read-only"):
+        derive(open_archive("embedded"), "embedded", DeriveSettings("repair"), settings=FAST)
+    assert not [*tmp_path.iterdir()]
+
+
 def outcomes(task, *answers):
     """Statuses of answers to a derived task."""
     return [one.status for one in verify([(task, Attempt(task.task_id, text, "text")) for text in answers], FAST)]

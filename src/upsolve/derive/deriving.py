@@ -77,6 +77,9 @@ def derive(
     """
     how = checked(how)
     groups, own = archive.groups(), by_own_judge(archive)
+    for one in groups[:1]:  # a wrong option or record is named before the folder exists
+        for _ in derived_from(Origin(one, how.kind, Random(0), Counter()), how):
+            pass
     new = NewArchive(out, "derive", archive, **{**asdict(how), "options": dict(how.options)})
     places = [*range(len(groups))]
     if how.limit:

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from upsolve.archive.places import local_place
+from upsolve.archive.places import local_place, refuse_shipped
 from upsolve.archive.store import Archive, create_archive
 from upsolve.errors import ArchiveError
 from upsolve.files import RowFile
@@ -51,6 +51,7 @@ class NewArchive:
     def __init__(self, folder: str | Path, command: str, archive: Archive, **settings: Any) -> None:
         """Open the folder, or that of an interrupted command with the same settings and archive; ArchiveError if it holds something else, which stays."""
         facts = {"command": command, "archive": str(archive.path.resolve()), "parts": archive_parts(archive), **settings}
+        refuse_shipped(folder)
         place = local_place(folder)
         file, key = place / REPORT, content_id(json.dumps(facts, sort_keys=True))
         if place.exists() and any(place.iterdir()) and not file.is_file():
