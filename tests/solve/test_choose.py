@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from upsolve.plugins import RecordError
 from upsolve.solve.choose import EVIDENCE, Candidates, Evidence, choose, vote_weights
 from upsolve.solve.outputs import Outputs
 from upsolve.types import Attempt, Status, Task, Verdict
@@ -73,10 +74,20 @@ def test_the_order_of_equal_weights_decides_nothing():
     assert choose(candidates(*rows), ["agreement", "likelihood"]).index == 2
 
 
-def test_wrong_evidence_is_named(monkeypatch):
-    monkeypatch.setitem(EVIDENCE, "short", Evidence(lambda _: [1.0], "one score"))
-    with pytest.raises(ValueError, match="evidence short: expected 2 finite scores"):
-        choose(candidates((-1, None, []), (-2, None, [])), ["short"])
+def test_a_record_is_a_kind_of_evidence():
+    found = choose(candidates((-1, None, []), (-2, None, [])), ["tests", Evidence(lambda _: [1, 2], "mine")])
+    assert (found.index, found.decided_by, found.scores["mine"]) == (1, "mine", (1.0, 2.0))
+
+
+def test_unknown_evidence():
+    assert candidates((-1, 2, ["1"])).unknown == {"score"}
+    assert candidates((-1, None, []), (None, None, [])).unknown == {"tests", "runs", "agreement", "likelihood", "score"}
+
+
+def test_wrong_evidence_is_named():
+    for broken in (lambda _: [1.0], lambda _: [math.nan] * 2, lambda _: [1 / 0]):
+        with pytest.raises(RecordError, match=r"evidence mine: .* \(test_choose.py, line|evidence mine: .*expected 2 finite"):
+            choose(candidates((-1, None, []), (-2, None, [])), [Evidence(broken, "mine")])
     with pytest.raises(ValueError, match="nothing"):
         choose(candidates((-1, None, [])), ["nothing"])
     with pytest.raises(ValueError, match="t: no candidates"):

@@ -74,7 +74,9 @@ def choices_from(
                 chosen.append(choice_of(candidates, verdicts, how, greedy))
         progress("choose", start + len(part), len(tasks))
     warm = next((one.temperature for one in drawn if one.temperature), None)
-    return Choices(how.kinds, warm, tuple(chosen), sum(one.seconds for one in drawn), choose_seconds=time.monotonic() - started)
+    return Choices(
+        tuple(kinds), warm, tuple(chosen), sum(one.seconds for one in drawn), choose_seconds=time.monotonic() - started
+    )
 
 
 def candidates_of(

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from upsolve.plugins import find
+from upsolve.plugins import find, reraise
 from upsolve.solve.outputs import Outputs
 from upsolve.types import Attempt, Status, Task, Verdict
 
@@ -30,6 +30,19 @@ class Candidates:
     """Index of the candidate that each one corrects, smaller than its own; None for a sample of the task. () if no candidate corrects another."""
     scores: tuple[float | None, ...] = ()
     """Score of each candidate by the user's command or model; None: no score. () without a scorer."""
+
+    @property
+    def unknown(self) -> set[str]:
+        """The built-in kinds of evidence about which nothing is known: no visible test, no input, no likelihood, no score."""
+        has_inputs = any(one.texts for one in self.outputs)
+        known = {
+            "tests": any(self.verdicts),
+            "runs": has_inputs,
+            "agreement": has_inputs,
+            "likelihood": None not in [attempt.behavior_logp for attempt in self.attempts],
+            "score": {*self.scores} - {None},
+        }
+        return {kind for kind, is_known in known.items() if not is_known}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,28 +135,37 @@ CLOSE = 1e-9
 """Scores closer than this are equal: sums of the same weights in another order differ by rounding."""
 
 
-def choose(candidates: Candidates, kinds: Sequence[str]) -> Choice:
+def choose(candidates: Candidates, kinds: Sequence[str | Evidence]) -> Choice:
     """Return the best candidate by the first kind of evidence; among equals by the second, and so on; finally the first sampled one.
 
     Args:
         candidates: at least one candidate.
-        kinds: names of kinds of evidence, the strongest first.
+        kinds: kinds of evidence, the strongest first: names, or records, whose ``help`` is then their name in the choice.
 
     Raises:
-        ConfigError: a kind is unknown.
-        ValueError: there is no candidate, or evidence gives another number of scores than candidates.
+        RecordError: a plug-in raises an exception, or does not give a finite score for each candidate.
+        ValueError: there is no candidate, or a kind is unknown.
     """
     if not candidates.attempts:
         raise ValueError(f"{candidates.task.task_id}: no candidates to choose from")
     scores: dict[str, tuple[float, ...]] = {}
     left, decided_by = [*range(len(candidates.attempts))], ""
     for kind in kinds:
-        evidence: Evidence = find("evidence", kind)
-        scores[kind] = tuple(map(float, evidence.score(candidates)))
-        if len(scores[kind]) != len(candidates.attempts) or not all(map(math.isfinite, scores[kind])):
-            raise ValueError(f"evidence {kind}: expected {len(candidates.attempts)} finite scores, got {scores[kind]}")
-        best = max(scores[kind][index] for index in left)
-        equal = [index for index in left if scores[kind][index] >= best - CLOSE]
-        decided_by = decided_by or (kind if len(equal) < len(left) else "")
+        name = kind if isinstance(kind, str) else kind.help
+        found = scores[name] = scores_of(find("evidence", kind), name, candidates)
+        best = max(found[index] for index in left)
+        equal = [index for index in left if found[index] >= best - CLOSE]
+        decided_by = decided_by or (name if len(equal) < len(left) else "")
         left = equal
     return Choice(left[0], scores, decided_by)
+
+
+def scores_of(evidence: Evidence, name: str, candidates: Candidates) -> tuple[float, ...]:
+    """Return the finite scores of the candidates [N]; RecordError as ``choose``."""
+    try:
+        scores = tuple(map(float, evidence.score(candidates)))
+        if len(scores) != len(candidates.attempts) or not all(map(math.isfinite, scores)):
+            raise ValueError(f"expected {len(candidates.attempts)} finite scores, got {[*scores]}")
+    except Exception as error:
+        reraise("evidence", name, error)
+    return scores

@@ -16,7 +16,7 @@ from upsolve.config.running import KINDS
 from upsolve.errors import ConfigError
 from upsolve.policy.engines import sampler
 from upsolve.policy.request import Request, Sampler, request_sampler, requests
-from upsolve.solve.choose import Candidates, Choice, choose
+from upsolve.solve.choose import Candidates, Choice, Evidence, choose
 from upsolve.solve.databases import databases_of
 from upsolve.solve.outputs import Outputs, outputs_of
 from upsolve.solve.scoring import Scorer
@@ -39,8 +39,8 @@ SEEDS = 1 << 20
 class SolveSettings:
     """How candidates are sampled and chosen."""
 
-    kinds: tuple[str, ...] = KINDS
-    """Kinds of evidence, the strongest first (``upsolve.solve.choose.EVIDENCE``)."""
+    kinds: tuple[str | Evidence, ...] = KINDS
+    """Kinds of evidence, the strongest first: names (``upsolve.solve.choose.EVIDENCE``), or records."""
     tokens: int | None = None
     """Limit of sampled tokens of a task: no stage begins above it; None: unlimited."""
     seconds: float | None = None

@@ -135,7 +135,7 @@ def shown_answer(draw: Sampler, task: Task, config: SampleConfig, settings: Judg
     if hidden:
         verdicts = verify([(task, attempt) for attempt in candidates.attempts], settings)
     has_inputs = any(outputs.texts for outputs in candidates.outputs)
-    kinds = [kind for kind in answer.choice.scores if kind_is_known(kind, task, has_inputs=has_inputs)]
+    kinds = [kind for kind in answer.choice.scores if kind not in candidates.unknown]
     return {
         "task": task.task_id,
         "prompt": task.prompt,
@@ -167,13 +167,6 @@ def candidate(answer: Answer, index: int, verdict: Verdict | None, kinds: Sequen
         "evidence": {kind: answer.choice.scores[kind][index] for kind in kinds},
         "outputs": [*answer.candidates.outputs[index].texts],
     }
-
-
-def kind_is_known(kind: str, task: Task, *, has_inputs: bool) -> bool:
-    """Return whether a kind of evidence applies to this task."""
-    if kind == "tests":
-        return any(not test.hidden for test in task.tests)
-    return has_inputs or kind not in ("runs", "agreement")
 
 
 def why_chosen(answer: Answer, *, has_inputs: bool) -> str:
