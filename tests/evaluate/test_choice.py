@@ -213,5 +213,7 @@ def test_kinds_of_evidence_are_checked():
     assert EvalConfig().choose == KINDS and EvalConfig(choose=()).choose == ()
     with pytest.raises(ConfigError, match=r"evaluate.choose: no evidence 'likelyhood'; did you mean likelihood"):
         load_recipe(None, ["evaluate.choose=[likelyhood]"])
+    with pytest.raises(ConfigError, match=r"evaluate.choose: tests is named twice"):
+        load_recipe(None, ["evaluate.choose=[tests, tests]"])
     with pytest.raises(ConfigError, match=r"evaluate.choose has no effect without a temperature above 0"):
         load_recipe(None, ["evaluate.choose=[runs]", "evaluate.temperatures=[0]"])

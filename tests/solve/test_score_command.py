@@ -52,8 +52,9 @@ def test_a_command_scores_each_program_once(tmp_path):
 def test_a_command_that_fails_is_named(tmp_path):
     with pytest.raises(ConfigError, match="exit code 3: no key"):
         by_command(command_in(tmp_path, "print('no key', file=sys.stderr); sys.exit(3)"))([(TASK, ATTEMPTS[0])])
-    with pytest.raises(ConfigError, match="cannot be run"):
-        by_command("no-such-program-anywhere")([(TASK, ATTEMPTS[0])])
+    for command, reason in (("no-such-program-anywhere", "not found"), ("", "empty")):
+        with pytest.raises(ConfigError, match=reason):
+            by_command(command)
 
 
 def stored(folder, verdicts=()):

@@ -1,5 +1,6 @@
 """From samples to answers: real sandbox, candidates in a fixed order."""
 
+import io
 import json
 import sqlite3
 import sys
@@ -12,7 +13,16 @@ from upsolve.cli.app import app
 from upsolve.config import SampleConfig
 from upsolve.errors import ConfigError, SourceError
 from upsolve.solve import outputs
-from upsolve.solve.asked import AnswerFile, answer_row, asked_task, database_input, database_inputs, read_tests, tasks_at
+from upsolve.solve.asked import (
+    AnswerFile,
+    answer_row,
+    asked_task,
+    database_input,
+    database_inputs,
+    read_tests,
+    schema_of,
+    tasks_at,
+)
 from upsolve.solve.choose import Candidates, agreement, choose
 from upsolve.solve.outputs import Outputs, form_of, outputs_of, run_inputs
 from upsolve.solve.solving import SolveSettings, inputs_of, solve, why_stop
@@ -162,8 +172,22 @@ def test_tasks_and_questions(tmp_path):
     (tmp_path / "tests.jsonl").write_text(text)
     sqlite3.connect(tmp_path / "a.db").execute("create table a (x int)").connection.close()
     assert "CREATE TABLE a" in database_input(tmp_path / "a.db").input
-    with pytest.raises(ConfigError, match="--database"):
-        database_input(tmp_path / "tests.jsonl")
+    sqlite3.connect(tmp_path / "empty.db").close()
+    (tmp_path / "empty.db").touch()
+    files = {"tests.jsonl": "not a database", "none.db": "no such file", ".": "no such file", "empty.db": "no table"}
+    for name, reason in files.items():
+        with pytest.raises(ConfigError, match=f"--database .*: .*{reason}"):
+            database_input(tmp_path / name)
+
+
+def test_a_schema_is_read_from_the_database(tmp_path):
+    """Also with a name that a URI would split, and without SQLite's own tables."""
+    with sqlite3.connect(tmp_path / "a #1?.db") as connection:
+        connection.executescript("create table a (x integer primary key autoincrement); create view b as select x from a")
+        connection.execute("insert into a values (7)")
+    place = tmp_path / "a #1?.db"
+    assert schema_of(place) == "CREATE TABLE a (x integer primary key autoincrement);\nCREATE VIEW b as select x from a;"
+    assert 'INSERT INTO "a" VALUES(7)' in database_input(place).input
 
 
 def test_an_interrupted_command_resumes(tmp_path):
@@ -242,6 +266,31 @@ def test_the_command_chooses_by_the_score_of_a_program(tmp_path, monkeypatch, ca
     for wrong_words in (words, [*words[:4], "--score", "cat"]):
         with pytest.raises(ConfigError, match="need each other"):
             app(wrong_words, standalone_mode=False)
+
+
+@pytest.mark.usefixtures("importers")
+def test_a_prompt_shows_the_tables_of_the_database(tmp_path, monkeypatch, capsys):
+    """Without --schema; a kind of evidence about which nothing is known is null."""
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        connection.execute("create table hill (height int)")
+    seen = []
+
+    def draw(tasks, **_):
+        seen.append(tasks[0].prompt)
+        yield Attempt(tasks[0].task_id, "select count(*) from hill", "sql")
+
+    monkeypatch.setattr("upsolve.policy.engines.sampler", lambda *_: draw)
+    words = ["solve", "-", "--language", "sql", "--database", str(tmp_path / "a.db"), "--samples", "1"]
+    monkeypatch.setattr("sys.stdin", io.StringIO("How many hills?"))
+    app([*words, "--json"], standalone_mode=False)
+    assert seen == ["CREATE TABLE hill (height int);\nHow many hills?"]
+    (answer,) = json.loads(capsys.readouterr().out)["answers"]
+    assert answer["evidence"] == {"tests": None, "runs": 1.0, "agreement": 1.0, "likelihood": None}
+    monkeypatch.setattr("sys.stdin", io.StringIO("How many hills?"))
+    app(words, standalone_mode=False)
+    printed = capsys.readouterr()
+    assert printed.out == "select count(*) from hill\n"
+    assert printed.err.splitlines()[-1] == "1 candidate; tests unknown, runs 1, agreement 1, likelihood unknown"
 
 
 def test_progress_counts_candidates_while_they_are_sampled():

@@ -409,7 +409,8 @@ def read_tasks(place: str, label: str) -> list[Task]:
         return open_archive(place).tasks()
     name, colon, path = place.rpartition(":")
     if not colon:
-        raise SourceError(f"{label}: is not an archive; name a file of tasks with its source: humaneval:{place}")
+        what = "is not an archive" if Path(place).exists() else "no such archive, file or folder"
+        raise SourceError(f"{label}: {what}; name a file of tasks with its source: humaneval:{place}")
     try:
         source = find("source", name)
     except ValueError as error:
@@ -418,5 +419,5 @@ def read_tasks(place: str, label: str) -> list[Task]:
     if unusable:
         warnings.warn(f"{label}: {len(unusable)} rows are left out, such as {unusable[0]}", stacklevel=2)
     if not tasks:
-        raise SourceError(f"{label}: {path} contains no task of the source {name}")
+        raise SourceError(f"{label}: {'' if label == path else f'{path} '}contains no task of the source {name}")
     return tasks

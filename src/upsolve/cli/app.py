@@ -238,8 +238,10 @@ def text_of(path: Path, option: str) -> str:
     """Return the text of a file that an option names; ConfigError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{option} {path}: cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{option} {path}: is not UTF-8 text") from error
+    except OSError as error:
+        raise ConfigError(f"{option} {path}: cannot be read: {error.strerror or error}") from error
 
 
 def print_json(data: Any) -> None:

@@ -260,11 +260,13 @@ SOLVING = ("model", "sample", "verify")
 def budget_of(text: str) -> dict[str, float]:
     """Return the limits of ``--budget tokens=N,seconds=N``; ConfigError for any other text."""
     limits: dict[str, float] = {}
-    for part in filter(None, text.split(",")):
+    for part in text.split(",") if text else ():
         name, _, number = part.partition("=")
         digits = number if name == "tokens" else number.replace(".", "", 1)
         if name not in BUDGETS or name in limits or not (digits.isascii() and digits.isdigit() and float(number)):
-            raise ConfigError(f"--budget {part}: write tokens=N (of a task) or seconds=N (of the command), such as tokens=2000")
+            raise ConfigError(
+                f"--budget {part or text}: write tokens=N (of a task) or seconds=N (of the command), such as tokens=2000"
+            )
         limits[name] = float(number)
     return limits
 
@@ -310,7 +312,7 @@ def solve(
     ways = known("parent", "--parents", parents or "refine")
     kinds, scorer = known("evidence", "--choose", choose), scorer_of(score) if score else None
     how = SolveSettings(kinds, int(limits.get("tokens", 0)) or None, limits.get("seconds"), stop_early, rounds, ways[0], scorer)
-    wanted = tasks_of(tasks, language, schema, tests)[: limit or None]
+    wanted = tasks_of(tasks, language, schema, database, tests)[: limit or None]
     inputs = database_inputs(wanted, database) if database else None
     key = f"{tasks} {loaded.model.name} {loaded.sample.model_dump_json()} {how} {database}{score and f' {score}'}{changed(loaded)}"
     file = AnswerFile(out, key) if out else None
@@ -331,12 +333,12 @@ def changed(recipe: "Recipe") -> str:
     return f" {found}" if found else ""
 
 
-def tasks_of(place: str, language: str, schema: Path | None, tests: Path | None) -> "Sequence[Task]":
+def tasks_of(place: str, language: str, schema: Path | None, database: Path | None, tests: Path | None) -> "Sequence[Task]":
     """Return the tasks at a place, or the task of the prompt on standard input; ConfigError for options of a prompt if none is given."""
     from upsolve.languages import PYTHON
     from upsolve.languages import language as tools_of
     from upsolve.languages.names import language_in
-    from upsolve.solve.asked import asked_task, read_tests, tasks_at
+    from upsolve.solve.asked import asked_task, read_tests, schema_of, tasks_at
     from upsolve.solve.databases import schema_in
 
     given = {"--language": language, "--schema": schema, "--tests": tests}
@@ -354,6 +356,8 @@ def tasks_of(place: str, language: str, schema: Path | None, tests: Path | None)
     text = text_of(schema, "--schema") if schema else ""
     if schema and queries and not schema_in(text):
         raise ConfigError(f"--schema {schema}: holds no CREATE TABLE statement")
+    if database and queries and not schema:
+        text = schema_of(database)
     shown = read_tests(text_of(tests, "--tests"), f"--tests {tests}", queries=queries) if tests else ()
     return [asked_task(sys.stdin.read(), language=language, schema=text, tests=shown)]
 
@@ -382,6 +386,8 @@ def known(kind: str, option: str, text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
         raise ConfigError(f"{option}: the list is empty; give at least one name, or leave the option out")
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise ConfigError(f"{option}: {twice} is named twice; name it once")
     for name in names:
         try:
             find(kind, name)
@@ -398,8 +404,11 @@ def show_answers(rows: list[dict[str, Any]], tasks: str, out: Path | None, *, as
     if tasks == "-":
         for row in rows:
             typer.echo(row["code"])
-            evidence = ", ".join(f"{kind} {score:.3g}" for kind, score in row["evidence"].items())
-            typer.echo(f"{row['candidates']} candidates; {evidence}; decided by {row['decided_by'] or 'the order'}", err=True)
+            scores = row["evidence"].items()
+            evidence = ", ".join(f"{kind} {'unknown' if score is None else f'{score:.3g}'}" for kind, score in scores)
+            counted = f"{row['candidates']} candidates" if row["candidates"] > 1 else "1 candidate"
+            decided = f"; decided by {row['decided_by'] or 'the order'}" if row["candidates"] > 1 else ""
+            typer.echo(f"{counted}; {evidence}{decided}", err=True)
         return
     tokens = sum(row["tokens"] for row in rows)
     candidates = sum(row["candidates"] for row in rows)

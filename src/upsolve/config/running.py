@@ -476,7 +476,7 @@ class EvalConfig(Strict):
     def archives_differ(cls, archives: tuple[str, ...]) -> tuple[str, ...]:
         """Refuse a task set that is named twice in ``archives``."""
         if twice := sorted({name for name in archives if archives.count(name) > 1}):
-            raise ValueError(f"archives: {twice[0]} is named twice; name it once")
+            raise ValueError(f"{twice[0]} is named twice; name it once")
         return archives
 
     @field_validator("choose")
@@ -484,8 +484,10 @@ class EvalConfig(Strict):
     def kinds_exist(cls, choose: tuple[str, ...]) -> tuple[str, ...]:
         """Refuse an unknown kind of evidence."""
         if "score" in choose:
-            raise ValueError("choose: score needs a scorer, which only `upsolve solve --score` takes; remove score")
+            raise ValueError("score needs a scorer, which only `upsolve solve --score` takes; remove score")
         for name in choose:
+            if choose.count(name) > 1:
+                raise ValueError(f"{name} is named twice; name it once")
             if name not in KINDS:
                 find("evidence", name)
         return choose

@@ -1,7 +1,7 @@
 """Tasks to solve, and the file of answers that an interrupted command resumes."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from upsolve.languages.names import comparison_of, is_query_language
 from upsolve.solve.solving import Answer
 from upsolve.types import Task, TestCase, TestKind, content_id
 
-__all__ = ["AnswerFile", "answer_row", "asked_task", "database_input", "database_inputs", "read_tests", "tasks_at"]
+__all__ = ["AnswerFile", "answer_row", "asked_task", "database_input", "database_inputs", "read_tests", "schema_of", "tasks_at"]
 
 
 def tasks_at(place: str) -> list[Task]:
@@ -42,10 +42,26 @@ def asked_task(
 
 
 def database_input(path: Path) -> TestCase:
-    """Return a SQLite database as the input of queries; ConfigError if the file is not a SQLite database."""
+    """Return a SQLite database as the input of queries; ConfigError as ``read_database``."""
+    return TestCase(TestKind.STDIO, "\n".join(read_database(path, lambda connection: connection.iterdump())))
+
+
+def schema_of(path: Path) -> str:
+    """Return the CREATE statements of the tables and views of a SQLite database; ConfigError as ``read_database``."""
+    names = "select sql from sqlite_master where type in ('table', 'view') and name not like 'sqlite\\_%' escape '\\'"
+    statements = read_database(path, lambda connection: (sql for (sql,) in connection.execute(names)))
+    return "\n".join(f"{statement};" for statement in statements)
+
+
+def read_database(path: Path, read: Callable[[sqlite3.Connection], Iterable[str]]) -> list[str]:
+    """Return what ``read`` yields for a SQLite database; ConfigError if the file is missing, is not a SQLite database or has no table."""
+    if not path.is_file():
+        raise ConfigError(f"--database {path}: no such file")
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
-            return TestCase(TestKind.STDIO, "\n".join(connection.iterdump()))
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            if not connection.execute("select 1 from sqlite_master where type = 'table'").fetchone():
+                raise ConfigError(f"--database {path}: the database has no table")
+            return [*read(connection)]
     except sqlite3.Error as error:
         raise ConfigError(f"--database {path}: SQLite cannot read it: {error}") from error
 
@@ -63,14 +79,16 @@ def database_inputs(tasks: Sequence[Task], path: Path) -> dict[str, list[TestCas
 
 
 def answer_row(answer: Answer) -> dict[str, Any]:
-    """Return an answer as a row of JSON: the program and the evidence for it."""
+    """Return an answer as a row of JSON: the program and the evidence for it, None for a kind of evidence about which nothing is known."""
     index, count = answer.choice.index, len(answer.candidates.attempts)
     return {
         "task_id": answer.task.task_id,
         "code": answer.attempt.code,
         "language": answer.attempt.language,
         "author": answer.attempt.author,
-        "evidence": {kind: scores[index] for kind, scores in answer.choice.scores.items()},
+        "evidence": {
+            kind: None if kind in answer.candidates.unknown else scores[index] for kind, scores in answer.choice.scores.items()
+        },
         "decided_by": answer.choice.decided_by,
         "parent_id": answer.attempt.parent_id,
         "candidate": index,

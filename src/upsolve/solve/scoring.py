@@ -3,6 +3,7 @@
 import json
 import math
 import shlex
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from upsolve.archive.unjudged import not_scored
 from upsolve.config import ModelConfig, SampleConfig
 from upsolve.errors import ConfigError
 from upsolve.files import json_lines
+from upsolve.policy.locate import locate
 from upsolve.types import Attempt, OnProgress, Task, no_progress
 
 __all__ = ["LIKELIHOOD", "ScoredArchive", "Scorer", "by_command", "by_likelihood", "read_scores", "score_archive", "scorer_of"]
@@ -43,21 +45,26 @@ class ScoredArchive:
 
 
 def scorer_of(text: str) -> Scorer:
-    """Return the scorer that an option names: ``likelihood:MODEL``, or a command."""
+    """Return the scorer that an option names: ``likelihood:MODEL``, or a command; ModelError or ConfigError if there is no such model or program."""
     kind, _, model = text.partition(":")
-    return by_likelihood(model) if kind == LIKELIHOOD and model else by_command(text)
+    if kind != LIKELIHOOD or not model:
+        return by_command(text)
+    locate(model)
+    return by_likelihood(model)
 
 
 def by_command(command: str, name: str = "score") -> Scorer:
     """Return a scorer that gives attempts to a command as JSON lines and reads a number a line (``read_scores``).
 
-    The command is split as by a shell (ConfigError if it cannot be) and run without one. The scorer raises ConfigError if it cannot be run, fails, or writes
-    another number of lines than attempts.
+    The command is split as by a shell and run without one (ConfigError if it cannot be split, or its program is not found). The scorer raises
+    ConfigError if the command cannot be run, fails, or writes another number of lines than attempts.
     """
     try:
         words = shlex.split(command)
     except ValueError as error:
         raise ConfigError(f"score command {command!r}: {error}") from error
+    if not words or not shutil.which(words[0]):
+        raise ConfigError(f"score command {command!r}: {words[0] if words else 'it is empty'}: not found, or not executable")
 
     def scores(pairs: Pairs) -> list[dict[str, float]]:
         distinct = {attempt.attempt_id: (task, attempt) for task, attempt in pairs}
