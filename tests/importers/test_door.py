@@ -615,6 +615,9 @@ def test_two_columns_with_a_maximum_state_no_outcome(tmp_path):
     csv(tmp_path / "log.csv", [{"question": STATEMENT, "submission": ADD, "Style/5": 1, "Grade/10": 9}])
     with pytest.raises(SourceError, match="no column is known to be the outcome, and Grade/10 may be"):
         reading_of(tmp_path / "log.csv", {})
+    csv(tmp_path / "log.csv", [{"question": STATEMENT, "submission": ADD, "grade": "A"}])
+    with pytest.raises(SourceError, match="grade may be: --map FILE with `columns: {status: grade}` and `statuses: {A: passed"):
+        reading_of(tmp_path / "log.csv", {})
     csv(tmp_path / "log.csv", [{"question": STATEMENT, "submission": ADD, "Test 1/2": 1}])
     assert "points" not in reading_of(tmp_path / "log.csv", {}).options  # the first of two tests
 
@@ -858,3 +861,34 @@ def test_language_and_author_in_an_object(tmp_path):
     reading = reading_of(tmp_path / "log.jsonl", {})
     found = preview(find("source", reading.source), tmp_path / "log.jsonl", reading.options)
     assert (found.attempt.language, found.attempt.author, found.task.language) == ("cpp", "ann", "cpp")
+
+
+def test_lines_of_earlier_harnesses_are_samples(tmp_path, run):
+    """Of lm-evaluation-harness, before it wrote the names of filter and metrics; a line alone might be read as a table in two ways."""
+    doc = {"task_id": "HumanEval/0", "prompt": "def f(x):\n", "canonical_solution": "    return 2*x", "entry_point": "f",
+           "test": "def check(candidate):\n    assert candidate(1) == 2"}  # fmt: skip
+    about = {"doc_id": 0, "doc": doc, "resps": [["x"]], "doc_hash": "x"}
+    rows = [{**about, "filtered_resps": [code], "pass@1": score} for code, score in ((WRONG, 0.0), (ADD, 1.0))]
+    (tmp_path / "log.jsonl").write_text(lines_of(rows))
+    run(tmp_path / "log.jsonl", tmp_path / "a", "--no-check")
+    assert [one.status for one in Archive(tmp_path / "a").verdicts()] == ["failed", "passed"]
+
+
+def test_columns_that_a_known_table_may_lack_are_not_needed(tmp_path, run):
+    csv(
+        tmp_path / "log.csv",
+        [{"SubjectID": "s", "ProblemID": "p", "Score": score, "Code": code} for score, code in ((1, ADD), (0.5, WRONG))],
+    )
+    run(tmp_path / "log.csv", tmp_path / "a", "--no-check")
+    archive = Archive(tmp_path / "a")
+    assert [one.status for one in archive.verdicts()] == ["passed", "failed"] and [one.task_id for one in archive.tasks()] == [
+        "log/p"
+    ]
+
+
+@pytest.mark.parametrize("form", ["Jane Doe_{}_assignsubmission_file_/main.py", "doejane_late_{}_77_main.py"])
+def test_folders_of_submissions_of_courses_are_named_after_authors(tmp_path, form):
+    for at, code in enumerate((ADD, WRONG)):
+        (file := tmp_path / "hw" / form.format(at)).parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(code)
+    assert reading_of(tmp_path / "hw", {}).tree["columns"]["author"] == "author"

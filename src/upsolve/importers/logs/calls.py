@@ -20,44 +20,21 @@ from typing import Any
 from upsolve.errors import SourceError
 from upsolve.importers.formats import Kind, kind_of, rows_of
 from upsolve.importers.formats.texts import lists_in
-from upsolve.importers.rows import BadRow, Numbered, Row, build_each, first_rows, halves, json_in, text_of
+from upsolve.importers.rows import BadRow, Numbered, Row, build_each, first_rows, halves, json_in, known_words, text_of
 from upsolve.importers.source import Option, Source
 from upsolve.importers.tables.columns import SERVED, bare, likely_fields, says_opposite, values_of
 from upsolve.importers.tables.rollouts import ROLLOUT_OPTIONS, rollout, rollouts_of
 from upsolve.importers.tables.table import split, table_at
 
-__all__ = ["SOURCE", "log_in"]
+__all__ = ["OBJECTS", "SOURCE", "call_in", "log_in"]
 
-MESSAGES = (
-    "messages",
-    "prompt_messages",
-    "conversations",
-    "contents",
-    "gen_ai.input.messages",
-    "gen_ai.prompt",
-    "prompt",
-    "input",
-)
-"""Names of fields with the messages or the text that a model was asked."""
-SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction", "gen_ai.system_instructions")
-REQUESTS = ("body", "params", "request", "inputs", "input", "modelInput", "attributes", "kwargs")
-"""Names of fields with an object that holds a request."""
-CHOICES = ("choices", "candidates", "generations", "gen_ai.output.messages", "gen_ai.completion")
-"""Names of fields with a list of answers."""
-RESPONSES = ("response", "body", "result", "message", "outputs", "output", "modelOutput", "attributes", "completion", "content")
-"""Names of objects that hold a response."""
-SPANS = ("resourceSpans", "scopeSpans", "spans", "runs", "traces", "data")
-"""Names of lists of calls."""
-ERRORS = ("error", "error_str", "statusMessage", "result", "response", "status")
-"""Names of what says why a request failed."""
-CODES = ("status_code", "statusCode", "status", "code")
-IDS = ("custom_id", "key", "recordId")
-"""Names by which a response names its request in another file."""
-MODELS = ("assistant", "gpt", "ai", "model")
+MESSAGES, SYSTEM, REQUESTS, CHOICES, RESPONSES, SPANS, ERRORS, CODES, IDS, MODELS = known_words()["calls"].values()
+"""Names of fields of a call by what they hold, as ``words.yaml`` says; ``MODELS``: roles of a model."""
 OBJECTS = {
     ("version", "eval", "samples"): "inspect",
     ("eval", "hash"): "samples",
     ("question_id", "code_list"): "samples",
+    ("doc", "resps"): "samples",
 }
 """Names in the first object of a file -> source that reads such files."""
 LISTS = re.compile(rb"\s*\[\s*\[\s*\"")

@@ -240,10 +240,11 @@ def lm_eval_records(row: Json, *, samples: Samples, source: str) -> Iterator[Row
 
     Several filters repeat the same responses, so only one filter is read: by default that of the first line.
     """
-    samples.filter = samples.filter or str(row["filter"])
-    if row["filter"] != samples.filter:
+    samples.filter = samples.filter or str(row.get("filter", "none"))
+    if row.get("filter", "none") != samples.filter:
         return
-    metric = samples.metric or next(iter(row["metrics"]), "")
+    metrics = row.get("metrics") or [key for key, one in row.items() if key != "doc_id" and isinstance(one, int | float)]
+    metric = samples.metric or next(iter(metrics), "")
     if says_opposite(metric):
         raise ValueError(f"--metric: {metric} is 1 for a failure, by its name, but 1 counts as passed; name another metric")
     value, name, codes = row.get(metric), str(row["doc"].get("task_id", row["doc_id"])), list(flat(row["filtered_resps"]))
@@ -252,7 +253,7 @@ def lm_eval_records(row: Json, *, samples: Samples, source: str) -> Iterator[Row
     outcome = {"status": status, "error": error, "judge": "recorded:lm-eval"}
     task = task_of_document(row, source)
     read = partial(program_in, language=task.language, names=names_of(task), prompt=prompt_in(row))
-    extra = {key: row[key] for key in ("doc_id", "filter", *row["metrics"]) if key in row}
+    extra = {key: row[key] for key in ("doc_id", "filter", *metrics) if key in row}
     for code in map(read, codes) if samples.filter == "none" else codes:
         yield from samples.records(name, code, [outcome], extra=extra, task=task)
 

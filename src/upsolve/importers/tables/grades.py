@@ -113,13 +113,17 @@ def refuse_unread(path: Path, rows: Rows, chosen: Mapping[str, str]) -> None:
     }
     bad = [name for name, values in plain.items() if (says_opposite(name) or FAILURE.search(bare(name))) and are_counts(values)]
     plain = {name: values for name, values in plain.items() if len({*map(str, values)}) > 1 or len(rows) == 1}
-    good = [name for name, values in plain.items() if SCORE.search(bare(name)) and None not in map(outcome.graded_in, values)]
+    good = [
+        name for name, values in plain.items() if SCORE.search(bare(name)) and max(len(str(one)) for one in values) <= SHORT
+    ]
     if name := next(iter([*good, *bad]), ""):
         how = (
             f"{options_for({'status': name})} --passed-at X"
             if good
             else f"--map FILE with `status: {{column: {name}, negate: true}}`"
         )
+        if good and None in map(outcome.graded_in, plain[name]):
+            how = f"--map FILE with `columns: {{status: {name}}}` and `statuses: {{{plain[name][0]}: passed, ...}}`"
         raise SourceError(
             f"{path}: no column is known to be the outcome, and {', '.join([*good, *bad][:9])} may be: {how}; to import without outcomes: --status ''"
         )

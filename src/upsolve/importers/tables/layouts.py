@@ -27,7 +27,7 @@ TEST = re.compile(r"(?i:test_.*|.*_tests?|tests?|conftest)|.*[a-z0-9]Tests?|__in
 TESTS = ((".in", ".out"), (".in", ".ans"), (".in", ".expected"), (".txt", ".expected"), (".input", ".output"))
 """Endings of the two files of a test: its input, and the expected output."""
 PERSON = re.compile(
-    r"(student|user|author|team|model|participant|group|s|u)[-_]?\d+$|gpt|claude|llama|qwen|gemini|starcoder|codegen"
+    r"(student|user|author|team|model|participant|group|s|u)[-_]?\d+$|.*_assignsubmission_|[a-z]+_(late_)?\d+_\d+_|gpt|claude|llama|qwen|gemini|starcoder|codegen"
 )
 EXERCISE = re.compile(r"(problem|task|exercise|ex|lab|hw|assignment|question|prob|puzzle|p|q)[-_]?\d+")
 DEEPEST, SAME = 9, 5

@@ -114,7 +114,7 @@ def read_file(path: Path, plan: Map, score: str, names: Sequence[str], counts: C
     head = first_rows(numbered)
     first = [row for _, row in head if isinstance(row, dict)]
     constant = "" if named.get("language") in shape.optional else language_of_all(first, named, mapped)
-    may_lack = member is None or kind_of(member) in JSON
+    may_lack = member is None or kind_of(member) in JSON or plan.is_ours
     if plan.attempts is None:
         needed = [name for name in (KEYS if may_lack else FIELDS) if name != "status" or plan.rollouts is None]  # unscored
         check_columns(path, first, named, mapped, shape, needed)
