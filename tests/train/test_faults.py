@@ -26,6 +26,7 @@ from upsolve.train.run import steps as runs
 from upsolve.train.run.folder import changed_keys, link_or_copy, load_trained, replace_folder
 from upsolve.train.run.monitor import read_steps
 from upsolve.train.run.processes import Processes
+from upsolve.train.run.steps import Run
 from upsolve.train.update import reference
 from upsolve.train.update.checkpoint import Progress, save_checkpoint
 from upsolve.train.update.learner import Learner
@@ -145,6 +146,21 @@ def test_a_signal_stops_a_run_after_a_step_with_a_checkpoint_of_it(tiny_model, t
     assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["progress"]["step"] == 2
     train(recipe, groups, [], tmp_path / "run")
     assert losses(tmp_path / "run") == losses(tmp_path / "whole")
+
+
+def test_a_signal_between_two_epochs_stops_after_the_next_step(tiny_model, tmp_path, groups, monkeypatch):
+    """An epoch ends without a checkpoint, and other ranks are already in a collective of the next step."""
+    remaining = Run.remaining
+
+    def send_after(run, now):
+        yield from remaining(run, now)
+        if now.number == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Run, "remaining", send_after)
+    with pytest.raises(KeyboardInterrupt, match="stopped after step"):
+        train(recipe_for(tiny_model, optim={"epochs": 2, "max_steps": 0}), groups, [], tmp_path)
+    assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["progress"]["round"] == 1
 
 
 def llama(**sizes):

@@ -174,6 +174,12 @@ class StopSignals:
         if self.received and kind is None:
             raise KeyboardInterrupt("stopped after the last step: the run is finished")
 
+    def release(self, *, done: bool) -> None:
+        """End deferring; raise ``KeyboardInterrupt`` for a signal that came too late for the last step, unless the run is ``done``."""
+        self.deferred = False
+        if self.received and not done:
+            raise KeyboardInterrupt
+
     def catch(self, _number: int, _frame: FrameType | None) -> None:
         """Record the signal, or raise ``KeyboardInterrupt``."""
         if not self.deferred or self.received:
@@ -233,9 +239,12 @@ class Run:
             progress.round, progress.in_round, self.now = progress.round + 1, 0, None
             if self.schedule.total_steps is None and not self.is_done:  # the next round can take long to prepare
                 self.learner.save_checkpoint(self.folder, progress)
-        self.signals.deferred = False
         if not self.is_done:
             self.stop_if_requested()
+        if (
+            self.is_done or self.schedule.total_steps is None
+        ):  # else the next epoch begins at once, and this one wrote no checkpoint
+            self.signals.release(done=self.is_done)
 
     def record(self, row: dict[str, float]) -> None:
         """Log a step, evaluate, check for collapse, and save best weights and checkpoint when due; stop if a signal was
@@ -278,6 +287,7 @@ class Run:
         if not any(self.learner.processes.gather([self.signals.received])):
             return
         self.learner.save_checkpoint(self.folder, self.progress)
+        self.learner.processes.wait()  # a launcher kills the rank that writes if another one has ended
         self.log.close()
         raise KeyboardInterrupt(f"stopped after step {self.progress.step}; run the same command to resume")
 
