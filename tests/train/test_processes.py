@@ -5,11 +5,16 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
+import torch
 import yaml
 
 from upsolve.config import Recipe
+from upsolve.errors import TrainingError
+from upsolve.train.run import processes
 from upsolve.train.run.monitor import read_steps
 
 SETTINGS = {
@@ -79,3 +84,32 @@ def test_two_processes_go_on_where_one_was_stopped_with_the_curve_of_one(recipe,
     assert len(rows(folder)) < STEPS
     assert_same(alone, train(recipe, folder, 2))
     assert (folder / "model" / "model.safetensors").exists()
+
+
+@pytest.fixture
+def nodes():
+    """Variables that torchrun sets on two nodes of one process each, with its store in this process."""
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
+    return [{**shared, "RANK": str(rank), "TORCHELASTIC_USE_AGENT_STORE": "True", "store": store} for rank in range(2)]
+
+
+def test_two_nodes_wait_for_each_other(nodes):
+    with ThreadPoolExecutor(2) as threads:
+        assert [*threads.map(processes.join, nodes)] == [None, None]
+
+
+def test_a_node_that_stops_before_it_joins_ends_the_others(nodes):
+    """At an archive that this node lacks, before torch was imported."""
+    processes.tell_failure("mine: not an archive", nodes[1])
+    with pytest.raises(TrainingError, match="rank 1: mine: not an archive"):
+        processes.join(nodes[0])
+
+
+def test_a_node_that_never_starts_and_a_node_0_that_has_ended_are_named(nodes, monkeypatch):
+    monkeypatch.setattr(processes, "JOIN", timedelta(seconds=0.2))
+    with pytest.raises(TrainingError, match="rank 0 has not started within 0 s"):
+        processes.join(nodes[1])
+    monkeypatch.setattr(processes, "CONNECT", timedelta(seconds=1))
+    with pytest.raises(TrainingError, match="node 0 has ended, or cannot be reached"):
+        processes.join({**nodes[1], "MASTER_PORT": "1"})

@@ -125,4 +125,9 @@ def resumes(words: Sequence[str]) -> bool:
 def fail(message: str) -> None:
     """Print an error and exit."""
     typer.echo(printable(f"upsolve: {message}"), err=True)
+    if int(os.environ.get("WORLD_SIZE", "1")) > int(os.environ.get("LOCAL_WORLD_SIZE", "1")):
+        from upsolve.train.run.processes import REACHED, tell_failure  # torch is imported, which takes seconds
+
+        if not REACHED:
+            tell_failure(message, os.environ)
     sys.exit(2)

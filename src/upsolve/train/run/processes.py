@@ -1,8 +1,9 @@
 """The process group of a run: one process, or several started by ``torchrun`` or ``accelerate launch``."""
 
 import os
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -10,13 +11,64 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs, broadcast_object_list, gather_object
 
-from upsolve.errors import TrainingError, UpsolveError
+from upsolve.errors import TrainingError, UpsolveError, one_line
 
-__all__ = ["Processes", "deterministic"]
+__all__ = ["REACHED", "Processes", "deterministic", "join", "tell_failure"]
 
 PATIENCE = timedelta(hours=12)
 """Timeout of a collective: rank 0 may sample, judge or evaluate for hours while the others wait (torch's default: 10 minutes)."""
+JOIN, CONNECT = timedelta(minutes=10), timedelta(seconds=40)
+"""Time within which all ranks of several nodes have to start, and within which torchrun's store on node 0 has to answer."""
+STORES: Any = torch.distributed
+REACHED: list[str] = []
+"""Rank of this process once it has begun to wait for the others (``join``); else empty."""
 T = TypeVar("T")
+
+
+def started_store(environment: Mapping[str, str]) -> Any:
+    """Connect to the store of torchrun, which runs before and after the process group; None if all ranks are on one node, or without torchrun."""
+    count, here = (int(environment.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    if count <= here or environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return None
+    address, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+    store = STORES.TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=CONNECT)
+    return STORES.PrefixStore(f"upsolve/started/{environment.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+
+
+def join(environment: Mapping[str, str]) -> None:
+    """Wait until all ranks of several nodes have started.
+
+    A rank that has stopped before, at a setting or a file that only its node lacks, would let the others wait for ``PATIENCE``.
+
+    Raises:
+        TrainingError: a rank has stopped (``tell_failure``), does not start within ``JOIN``, or node 0 does not answer.
+    """
+    REACHED.append(environment.get("RANK", "0"))
+    missing, deadline = [*range(int(environment.get("WORLD_SIZE", "1")))], time.monotonic() + JOIN.total_seconds()
+    try:
+        store = started_store(environment)
+        if store is None:
+            return
+        store.set(environment["RANK"], "")
+        while missing and time.monotonic() < deadline and not store.check(["failed"]):
+            missing = [rank for rank in missing if not store.check([str(rank)])]
+            time.sleep(0.05)
+        failed = store.get("failed").decode() if store.check(["failed"]) else ""
+    except RuntimeError as error:
+        raise TrainingError(f"node 0 has ended, or cannot be reached ({one_line(error)}); see its output") from error
+    if failed:
+        raise TrainingError(failed)
+    if missing:
+        raise TrainingError(
+            f"rank {missing[0]} has not started within {JOIN.total_seconds():.0f} s; see the output of its node"
+        )
+
+
+def tell_failure(message: str, environment: Mapping[str, str]) -> None:
+    """Let the ranks of other nodes, which may wait for this one (``join``), end with the message of a rank that has not joined."""
+    with suppress(Exception):  # node 0 may have ended
+        if store := started_store(environment):
+            store.set("failed", f"rank {environment['RANK']}: {message}")
 
 
 class Processes:
@@ -34,6 +86,8 @@ class Processes:
             raise TrainingError(
                 "the run was started with --use_deepspeed; leave this option out and set model.shard: deepspeed (see docs/recipes.md)"
             )
+        if not torch.distributed.is_initialized():
+            join(os.environ)
         self.accelerator = Accelerator(
             mixed_precision="no",
             cpu=not torch.cuda.is_available(),
