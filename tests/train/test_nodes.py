@@ -10,9 +10,11 @@ import time
 from contextlib import suppress
 
 import pytest
+import yaml
 from documents import ROOT
 from tiny import write_tiny_model
 
+from upsolve.archive.store import copy_archive, open_archive
 from upsolve.train.run.monitor import read_steps
 from upsolve.train.run.nodes import LOST, digest_of
 
@@ -81,12 +83,12 @@ def hosts(network, tmp_path):  # noqa: ARG001  they need it
     (tmp_path / "work").mkdir()
     started = []
 
-    def enter(number, words):
-        (tmp_path / "hosts").write_text("127.0.0.1 localhost\n10.77.0.1 node0\n10.77.0.2 node1\n")
+    def enter(number, words, **environment):
+        (tmp_path / "hosts").write_text("127.0.0.1 localhost\n10.77.0.1 node0 nodes-0.nodes\n10.77.0.2 node1\n")
         (tmp_path / "resolver").write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")  # which refuses at once
         enter = f"hostname node{number}; mount --bind {tmp_path}/hosts /etc/hosts; mount --bind {tmp_path}/resolver /etc/resolv.conf; mount --bind {tmp_path}/disk{number} {tmp_path}/work; cd {tmp_path}/work; exec {shlex.join(words)}"
         given = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "cable", "UPSOLVE_CACHE": str(tmp_path / "work" / "cache")}
-        given |= {"PYTHONPATH": str(ROOT / "src")}
+        given |= {"PYTHONPATH": str(ROOT / "src"), **environment}
         command = ["ip", "netns", "exec", NAMES[number], "unshare", "--mount", "--uts", "sh", "-c", enter]
         said = tmp_path / f"said{len(started)}"
         with said.open("w") as file:
@@ -95,12 +97,12 @@ def hosts(network, tmp_path):  # noqa: ARG001  they need it
         started.append(process)
         return process
 
-    def start(number, typed, steps, out="nodes", settings=()):
+    def start(number, typed, steps, out="nodes", settings=(), **environment):
         words = shlex.split(typed.replace("runs/nodes", f"runs/{out}"))
         assert words[0] == "torchrun"
         words = [sys.executable, "-m", "torch.distributed.run", *words[1:]]
         words += [word for setting in [*SMALL, f"optim.max_steps={steps}", *settings] for word in ("--set", setting)]
-        return enter(number, words)
+        return enter(number, words, **environment)
 
     start.enter = enter
     yield start
@@ -177,6 +179,36 @@ def test_another_copy_of_the_model_is_refused(hosts, tmp_path):
     both = [hosts(number, TYPED[str(number)], 4) for number in range(2)]
     assert all(process.wait(timeout=240) for process in both)
     assert re.search(r"model model: node node1 has another copy \(\w+\) than node node0 of rank 0", text(both[0])), text(*both)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damaged", ["folder of rank 0", "archive of rank 1"])
+def test_an_error_of_one_node_ends_both(hosts, tmp_path, damaged):
+    """The folder of the run, which only rank 0 sees, or an archive, which is checked before torch is imported."""
+    run, settings, said = tmp_path / "disk0" / "runs" / "nodes", ["data.archive=mine"], "mine: not an archive"
+    if damaged == "folder of rank 0":
+        run.mkdir(parents=True)
+        (run / "summary.json").write_text("{}")
+        settings, said = [], "summary.json: not the summary of a run"
+    else:
+        copy_archive(open_archive("embedded"), tmp_path / "disk0" / "mine")
+    both = [hosts(number, TYPED[str(number)], 4, settings=settings) for number in range(2)]
+    assert all(process.wait(timeout=150) for process in both)
+    assert all(said in text(process) for process in both), text(*both)
+
+
+@pytest.mark.slow
+def test_two_pods_of_the_kubernetes_job_train(hosts, tmp_path):
+    """The command and the variables of the job, with the rank that Kubernetes takes from the index of a pod."""
+    service, job = yaml.safe_load_all((ROOT / "examples" / "nodes.yaml").read_text())
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    values = {each["name"]: each.get("value") for each in container["env"]}
+    name = f"{job['metadata']['name']}-0.{job['spec']['template']['spec']['subdomain']}"
+    assert values["PET_MASTER_ADDR"] == name and service["metadata"]["name"] == job["spec"]["template"]["spec"]["subdomain"]
+    assert int(values["PET_NNODES"]) == job["spec"]["completions"] == job["spec"]["parallelism"]
+    given = [{**values, "PET_NPROC_PER_NODE": "1", "PET_NODE_RANK": str(index)} for index in range(2)]
+    end(*(hosts(index, shlex.join(container["command"]), 2, **given[index]) for index in range(2)))
+    assert len(losses(tmp_path / "disk0" / "runs" / "nodes")) == 2 and [*(tmp_path / "disk1" / "runs").rglob("*")] == []
 
 
 ONLINE = [
