@@ -196,7 +196,7 @@ ARCHIVES = [
     ),
     mistake("sample --archive unjudged --repair --set sample.samples=2", "sample.samples has no effect with --repair"),
     mistake("solve rows.jsonl --set data.seed=1", "--set data.seed=1: has no effect", "reads model, sample, verify"),
-    mistake("solve rows.jsonl --choose ,", "--choose: names nothing"),
+    mistake("solve rows.jsonl --choose ,", "--choose: the list is empty"),
     mistake("solve rows.jsonl --choose tests,tests", "--choose: tests is named twice"),
     mistake("solve rows.jsonl --budget ,", "--budget ,", "tokens=n"),
     mistake("solve none", "none: no such archive, file or folder", "humaneval:none"),
