@@ -22,6 +22,7 @@ from upsolve.solve.asked import (
     read_tests,
     schema_of,
     tasks_at,
+    without_inputs,
 )
 from upsolve.solve.choose import Candidates, agreement, choose
 from upsolve.solve.outputs import Outputs, form_of, outputs_of, run_inputs
@@ -291,6 +292,16 @@ def test_a_prompt_shows_the_tables_of_the_database(tmp_path, monkeypatch, capsys
     printed = capsys.readouterr()
     assert printed.out == "select count(*) from hill\n"
     assert printed.err.splitlines()[-1] == "1 candidate; tests unknown, runs 1, agreement 1, likelihood unknown"
+
+
+def test_tasks_without_an_input_are_counted():
+    """A hidden test is no input; a schema in the prompt or in the setup is one."""
+    hidden = replace(DOUBLE, tests=DOUBLE.tests[1:])
+    query, made = Task("q", "Count.", language="sql"), Task("m", "Count.", setup="create table a (x int);", language="sql")
+    assert without_inputs([DOUBLE, made], {}) == "" == without_inputs([query], {"q": [TestCase(STDIO, "", "")]})
+    assert without_inputs([DOUBLE, hidden, query, made], {}).startswith("2 of 4 tasks")
+    assert without_inputs([hidden], {}).endswith("add --tests")
+    assert without_inputs([query], {}).endswith("add --schema, --database or --tests")
 
 
 def test_progress_counts_candidates_while_they_are_sampled():

@@ -367,12 +367,14 @@ def answers(
 ) -> Iterator[dict[str, Any]]:
     """Yield the answers to tasks as rows; loads the model only if there is a task."""
     from upsolve.policy.engines import sampler
-    from upsolve.solve.asked import answer_row
+    from upsolve.solve.asked import answer_row, without_inputs
     from upsolve.solve.solving import solve as answers_to
     from upsolve.verify.limits import judge_settings
 
     if not tasks:
         return
+    if missing := without_inputs(tasks, inputs or {}):
+        typer.echo(missing, err=True)
     with bars() as progress:
         engine, judging = sampler(recipe.sample, recipe.model), judge_settings(recipe.verify)
         found = answers_to(tasks, engine, recipe.sample, how=how, settings=judging, inputs=inputs, progress=progress)

@@ -1,7 +1,7 @@
 """Tasks to solve, and the file of answers that an interrupted command resumes."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,21 @@ from upsolve.archive.store import read_tasks
 from upsolve.errors import ConfigError, SourceError
 from upsolve.files import RowFile, row_in
 from upsolve.languages.names import comparison_of, is_query_language
+from upsolve.solve.databases import schema_in
 from upsolve.solve.solving import Answer
 from upsolve.types import Task, TestCase, TestKind, content_id
 
-__all__ = ["AnswerFile", "answer_row", "asked_task", "database_input", "database_inputs", "read_tests", "schema_of", "tasks_at"]
+__all__ = [
+    "AnswerFile",
+    "answer_row",
+    "asked_task",
+    "database_input",
+    "database_inputs",
+    "read_tests",
+    "schema_of",
+    "tasks_at",
+    "without_inputs",
+]
 
 
 def tasks_at(place: str) -> list[Task]:
@@ -76,6 +87,22 @@ def database_inputs(tasks: Sequence[Task], path: Path) -> dict[str, list[TestCas
         raise ConfigError(f"--database {path} has no effect: no task asks for a query; for a prompt, add --language sql")
     found = database_input(path)
     return {task_id: [found] for task_id in queries}
+
+
+def without_inputs(tasks: Sequence[Task], inputs: Mapping[str, Sequence[TestCase]]) -> str:
+    """Return a sentence on the tasks whose candidates cannot be run; empty if there are none. ``inputs``: task id -> given inputs."""
+    bare = [task for task in tasks if task.task_id not in inputs and not is_runnable(task)]
+    if not bare:
+        return ""
+    if len(tasks) > 1:
+        return f"{len(bare)} of {len(tasks)} tasks have no visible test and no schema: their candidates are not run"
+    needed = "--schema, --database or --tests" if is_query_language(bare[0].language) else "--tests"
+    return f"the candidates are not run, because there is no visible test and no schema: add {needed}"
+
+
+def is_runnable(task: Task) -> bool:
+    """Return whether a task has an input to run candidates on: a visible test, or tables from which databases are made."""
+    return any(not test.hidden for test in task.tests) or any(map(schema_in, (task.setup, task.prompt)))
 
 
 def answer_row(answer: Answer) -> dict[str, Any]:
