@@ -86,6 +86,19 @@ def task(*tests, requires=("numpy",)):
             "import numpy as np\ndef f(x):\n    return np.sort(np.array(x))\n",
         ),
         (
+            [
+                (
+                    CODE,
+                    "import numpy as np\nx = np.array([[1], 'a'], dtype=object)\ny = f(x)\nassert y is x and x.tolist() == [[1, 2], None]",
+                ),
+                (
+                    CODE,
+                    "import numpy as np\nassert (f(np.array([[], 2 ** 70], dtype=object)) == np.array([[2], None], dtype=object)).all()",
+                ),
+            ],
+            "def f(x):\n    x[0].append(2)\n    x[1] = None\n    return x\n",
+        ),
+        (
             [(CALL, "f('a')", "['a', 1, 0.5, True]")],
             "import numpy as np\ndef f(x):\n    return [np.str_(x), np.uint8(1), np.float64(0.5), np.bool_(True)]\n",
         ),

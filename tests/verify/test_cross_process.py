@@ -1,12 +1,14 @@
 """Tests whose functions are called in the attempt's process: what crosses, and which tests have to run in that process."""
 
+import importlib
+
 import pytest
 
 from upsolve.types import Attempt, Status, Task, TestCase, TestKind
-from upsolve.verify.judge.plans import judge
+from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.judge.tested import changes_process
 from upsolve.verify.limits import JudgeSettings, Limits
-from upsolve.verify.sandbox.inside import values
+from upsolve.verify.sandbox.process import FOLDER
 
 FAST = JudgeSettings(Limits(wall_seconds=10, cpu_seconds=4))
 ACROSS = {
@@ -283,9 +285,10 @@ def test_a_package_that_a_program_imports_and_the_task_does_not_name_is_explaine
 
 
 @pytest.mark.parametrize("name", ["os.system", "builtins.exec", "pathlib.os", "type"])
-def test_text_makes_no_other_values(name):
+def test_text_makes_no_other_values(name, monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
     with pytest.raises(ValueError, match="unknown type"):
-        values.decode_copied(name, "exec")
+        importlib.import_module("texts").decode_copied(name, "exec")
 
 
 @pytest.mark.parametrize(
@@ -299,6 +302,35 @@ def test_text_makes_no_other_values(name):
 )
 def test_objects_of_pandas_and_sympy_are_compared_beside_the_attempt(test, beside):
     assert changes_process(Task("t", "", (TestCase(TestKind.CODE, test),))) is beside
+
+
+AGREES = {
+    "always": "return True",
+    "itself": "return self",
+    "other": "return other",
+    "text": "return 'yes'",
+    "zero": "return 0",
+    "once": "self.asked = getattr(self, 'asked', 0) + 1; return self.asked == 1",
+    "extremes": "return other < 10**20",
+}
+"""Bodies of operators that agree with values they do not know."""
+DECIDED = (
+    *("f(2) == 4", "4 == f(2)", "not f(2) != 4", "f(2) in [4]", "{'a': f(2)} == {'a': 4}", "f(2) == 'four'", "f(2) == [4, 5]"),
+    *("f(2) == {4}", "f(2) == True", "f(2) == None", "abs(f(2) - 4) < 1e-9", "4.5 - f(2) == 0", "divmod(f(2), 4) == (1, 0)"),
+    *("f(2) / 4 == 1", "not f(2) % 4", "f(2) // 4 == 1", "not f(2) ^ 4", "f(2) & 4 == 4", "(lambda x: 3.9 < x < 4.1)(f(2))"),
+)
+"""Tests that an operator of the attempt could decide."""
+
+
+@pytest.mark.parametrize("base", ["", "(int)"])
+@pytest.mark.parametrize("body", AGREES)
+def test_no_object_agrees_with_the_expected_value(base, body):
+    names = "eq ne lt le gt ge sub rsub truediv floordiv mod divmod and or xor isub".split()  # noqa: SIM905
+    methods = "".join(f"    def __{name}__(self, other): {AGREES[body]}\n" for name in names)
+    attempt = Attempt("t", f"class A{base}:\n{methods}    __hash__ = None\ndef f(x): return A({'9' if base else ''})\n")
+    tasks = [Task("t", "", (TestCase(TestKind.CODE, f"assert {test}"),), "f") for test in DECIDED]
+    found = judge_all([(task, attempt) for task in tasks], FAST)
+    assert [test for test, one in zip(DECIDED, found, strict=True) if one.status is Status.PASSED] == []
 
 
 @pytest.mark.parametrize("base", ["", "(float)", "(int)"])

@@ -35,6 +35,10 @@ def test_the_error_of_a_wrong_value_names_the_call():
     assert run(hidden, "def f(x):\n    return 1\n").error_message == "hidden test 1: wrong value"
 
 
+def test_results_that_are_too_long_exceed_the_output_limit():
+    assert run(calls(("f(1)", "1")), "def f(n):\n    return 'x' * 30_000_000\n").status is Status.OUTPUT_LIMIT
+
+
 @pytest.mark.parametrize(
     "value", ["10 ** 5000", "[10 ** 5000]", "{1: -(10 ** 5000)}", "'x' * 10 ** 6", "float('inf')", "lambda: 1"]
 )

@@ -12,7 +12,7 @@ import ast
 import math
 import secrets
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -272,24 +272,63 @@ def run_across(task: Task, attempt: Attempt, names: tuple[str, ...], settings: J
     In the second run, either operators of the attempt get values of the tests that were withheld; or, if the attempt has changed variables of the
     setup, the tests run in the attempt's process.
     """
-    across, causes = yield from run_in_tester(task, attempt, names, settings)
+    across, reports = yield from run_in_tester(task, attempt, names, settings)
+    causes = {key for record in reports for key in record}
     if "withheld" in causes and across.status is not Status.PASSED:
-        told, _ = yield from run_in_tester(task, attempt, names, settings, tells=True)
-        across = told if told.status is Status.PASSED else across
+        across = (yield from run_told(task, attempt, names, settings)) or across
     if "changed" in causes and across.status is not Status.PASSED:
         beside = yield from run_in_process(task, attempt, settings)
         return beside if beside.status is Status.PASSED else across
     return across
 
 
+MOST_PLACES = 8
+"""Most operators that ``run_told`` verifies, chosen at random."""
+
+
+def run_told(
+    task: Task, attempt: Attempt, names: tuple[str, ...], settings: JudgeSettings
+) -> Generator[Job, Exit, Verdict | None]:
+    """Run the tests once more, with values of the tests for operators of the attempt; return a verdict that passed, else None.
+
+    An attempt that answers 0 to every difference would pass ``abs(f(2) - 4) < 1e-9``. So equalities and differences get a decoy, each in a further
+    run, and another decoy if the test passes; then the test must fail.
+    """
+    told, reports = yield from run_in_tester(task, attempt, names, settings, tells=True)
+    deciding: dict[int, list[int]] = dict(record["deciding"] for record in reports if "deciding" in record)
+    if told.status is not Status.PASSED:
+        return None
+    every, seconds = sorted({place for places in deciding.values() for place in places}), told.wall_seconds or 0.0
+    for place in secrets.SystemRandom().sample(every, min(len(every), MOST_PLACES)):
+        doubtful = {index for index, places in deciding.items() if place in places}
+        for which in (-1, 0):
+            if doubtful and seconds <= settings.limits.wall_seconds:
+                again, _ = yield from run_in_tester(task, attempt, names, settings, tells=True, decoy=(place, which))
+                doubtful = {index for index in doubtful if again.outcomes[index] is Status.PASSED}
+                seconds += again.wall_seconds or 0.0
+        if doubtful:
+            return None
+    return told
+
+
+Told = Generator[Job, Exit, tuple[Verdict, Sequence[Mapping[str, Any]]]]
+
+
 def run_in_tester(
-    task: Task, attempt: Attempt, names: tuple[str, ...], settings: JudgeSettings, *, tells: bool = False
-) -> Generator[Job, Exit, tuple[Verdict, set[str]]]:
+    task: Task,
+    attempt: Attempt,
+    names: tuple[str, ...],
+    settings: JudgeSettings,
+    *,
+    tells: bool = False,
+    decoy: tuple[int, int] = (-1, 0),
+) -> Told:
     """Run the tests in a tester's process, which sends every call to the attempt's process.
 
-    Returns the verdict and a reason for a second run. ``changed``: the attempt's variables of the setup differ from those of the tests that read
-    them. ``withheld``: an operator of the attempt did not get a value of the tests. The verdict is labelled ``in_process`` if the attempt's code
-    decided a passed test, or if operators of the attempt get these values (``tells``).
+    Returns the verdict and the tester's records, which may have a reason for a second run. ``changed``: the attempt's variables of the setup differ
+    from those of the tests that read them. ``withheld``: an operator of the attempt did not get a value of the tests. The verdict is labelled
+    ``in_process`` if the attempt's code decided a passed test, or if operators of the attempt get these values (``tells``). The operator at place
+    ``decoy[0]`` of each test gets the decoy of number ``decoy[1]``.
     """
     job = {
         "kind": "calls",
@@ -307,15 +346,16 @@ def run_in_tester(
         "test_seconds": shorter,
         "variables": variables_read(task),
         "tells": tells,
+        "decoy": decoy,
     }
     tester["tests"] = [(test.kind.value, test.input) for test in task.tests]
     end = yield Job(job, tester, settings.limits.wall_seconds, profile=profile_of(task.requires))
     if any("unsupported" in record for record in end.reports):
-        return (yield from run_in_process(task, attempt, settings)), set()
+        return (yield from run_in_process(task, attempt, settings)), ()
     result = function_outcomes(task, end, True)
     decided = any(result[0][record["decided"]] is Status.PASSED for record in end.reports if "decided" in record)
     label = "in_process" if decided or tells else "across"
-    return verdict(task, attempt, result, ends=[end], label=label), {key for record in end.reports for key in record}
+    return verdict(task, attempt, result, ends=[end], label=label), end.reports
 
 
 def can_cross(task: Task, names: tuple[str, ...], settings: JudgeSettings) -> Generator[Job, Exit, bool]:

@@ -72,7 +72,7 @@ ENVIRONMENT = {
     **ONE_THREAD,
 }
 """Environment of a server and of the attempts that it forks."""
-MODULES = "messages values setups operations interpreter queries observations proxies shared remote child local tester"
+MODULES = "messages values texts setups operations interpreter queries observations decoys proxies copies shared remote child local tester"
 """Modules of the server, in order of import: each after its dependencies."""
 START = """
 import sys

@@ -79,7 +79,7 @@ class Exit:
     stderr: bytes = b""
     """Standard error, truncated at ``Limits.output_bytes``."""
     output_exceeded: bool = False
-    """True if standard output exceeded the limit, or standard error ERROR_BYTES."""
+    """True if standard output or the results exceeded the limit, or standard error ERROR_BYTES."""
     layers: tuple[str, ...] = ()
     """Names of the active isolation layers."""
     waited_seconds: float = 0.0
@@ -277,7 +277,9 @@ def collect(running: Server, number: int, end: list[float], limits: Limits, *, j
         results=content(results, most),
         stdout=stdout[: limits.output_bytes],
         stderr=stderr[: limits.output_bytes],
-        output_exceeded=len(stdout) > limits.output_bytes or os.fstat(err).st_size >= max(ERROR_BYTES, limits.output_bytes),
+        output_exceeded=len(stdout) > limits.output_bytes
+        or os.fstat(err).st_size >= max(ERROR_BYTES, limits.output_bytes)
+        or os.fstat(results).st_size >= max(RESULTS_READ, limits.output_bytes),
         layers=running.layers,
         waited_seconds=waited_seconds,
         contended=contended,

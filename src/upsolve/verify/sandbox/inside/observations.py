@@ -23,12 +23,15 @@ class Observations:
 
     def __init__(self) -> None:
         self.answers: dict[tuple[Any, ...], Any] = {}
+        self.bounds: dict[int, tuple[float, float]] = {}
+        """Number of an object -> numbers between which its comparisons place it."""
         self.changes = 0
         self.consistent = True
 
     def changed(self) -> None:
         """Forget the answers."""
         self.answers.clear()
+        self.bounds.clear()
         self.changes += 1
 
     def record(self, number: int, name: str, args: tuple[Any, ...], answer: Any) -> None:
@@ -48,6 +51,14 @@ class Observations:
         if len(self.answers) < MOST:
             known = self.answers.setdefault(key, answer)
             self.consistent &= known is answer or (type(known) is type(answer) and (known == answer or known != known))
+
+    def fits(self, number: int, value: Any, *, below: bool) -> bool:
+        """Record that an object is below or above a value, or equal to it; return whether a number can be in all these places."""
+        if type(value) not in (int, float):
+            return True
+        low, high = self.bounds.get(number, (float("-inf"), float("inf")))
+        self.bounds[number] = low, high = (low, min(high, value)) if below else (max(low, value), high)
+        return low <= high
 
     def items(self, number: int, iterator: Any) -> Iterator[Any]:
         """Yield the items of an iterator over an object, given by number, and compare them with earlier answers."""

@@ -5,8 +5,10 @@ Standard library only. No verdict is decided here.
 
 from __future__ import annotations
 
+import functools
 import json
 import operator
+import sys
 
 import setups
 from values import ABSTRACT, as_builtin, plain_base
@@ -21,16 +23,19 @@ __all__ = [
     "ANSWERING",
     "CHANGING",
     "COMBINING",
+    "COMPARING",
     "CONVERSIONS",
+    "DIFFERENCES",
     "IN_PLACE",
     "OPERATIONS",
     "PAIRWISE",
-    "SENT",
     "SHOWN",
+    "WITHHELD",
     "answer",
     "describe",
     "failure",
     "kind_of",
+    "operator_of",
     "outcome_of",
     "raised",
     "step",
@@ -97,7 +102,23 @@ def operation(name: str) -> Any:
 
 def reflected(name: str) -> Any:
     """Return a function that applies an operator to its arguments in reverse order."""
-    return lambda value, other: getattr(operator, f"__{name}__")(other, value)  # pyright: ignore[reportUnknownLambdaType]
+    return lambda value, other: operator_of(f"__{name}__")(other, value)  # pyright: ignore[reportUnknownLambdaType]
+
+
+def operator_of(name: str) -> Any:
+    """Return the function of an operator by the name of its special method."""
+    return getattr(operator, name, divmod)
+
+
+def drop(iterator: Any) -> None:
+    """Close a generator that the tests no longer use, unless code of the attempt refers to it."""
+    if hasattr(iterator, "close") and sys.getrefcount(iterator) <= UNUSED:
+        iterator.close()
+
+
+EXAMPLE = [object()]
+UNUSED = functools.partial(lambda value: sys.getrefcount(value), *EXAMPLE)()  # pyright: ignore[reportUnknownLambdaType]
+"""Result of ``sys.getrefcount`` in ``drop`` for an object that only the table of values refers to."""
 
 
 def copied(name: str) -> Any:
@@ -117,8 +138,9 @@ SHOWN = tuple(
     "format int float complex index round trunc floor ceil bytes fspath contains".split()
 )
 """Special methods that a proxy has if its value has them."""
-PAIRWISE = "eq ne lt le gt ge add sub mul matmul truediv floordiv mod pow and or xor lshift rshift".split()  # noqa: SIM905
+PAIRWISE = "eq ne lt le gt ge add sub mul matmul truediv floordiv mod divmod pow and or xor lshift rshift".split()  # noqa: SIM905
 """Special methods for two values of the attempt; the first six compare."""
+COMPARING = tuple(f"__{name}__" for name in PAIRWISE[:6])
 CONVERSIONS = [f"__{name}__" for name in "int float complex index round trunc floor ceil bytes bool".split()]  # noqa: SIM905
 ANSWERING = (
     "__len__",
@@ -134,23 +156,36 @@ ANSWERING = (
 """Special methods that a subclass of a builtin type may override and that answer with data."""
 COMBINING = [f"__{way}{name}__" for way in ("", "r", "i") for name in PAIRWISE[6:]]
 IN_PLACE = COMBINING[-len(PAIRWISE[6:]) :]
-DIFFERENCES = [f"__{way}{name}__" for way in ("", "r", "i") for name in "sub truediv floordiv mod and or xor".split()]  # noqa: SIM905
-"""Operators by which tests compare a result with the expected value, such as ``abs(f(2) - 4) < 1e-9`` or ``f(2) & {4} == {4}``; the attempt must not
-answer these."""
-SENT = [name for name in COMBINING if name not in DIFFERENCES]
-"""Operators of the attempt that may receive values of the tests."""
-CHANGING = ("__call__", "__setitem__", "__delitem__", "__enter__", "__exit__", "setattr", "delattr", "await", *IN_PLACE)
+DIFFERENCES = [f"__{way}{name}__" for way in ("", "r", "i") for name in "sub truediv floordiv mod divmod xor".split()]  # noqa: SIM905
+"""Operators by which tests compare a result with the expected value, such as ``abs(f(2) - 4) < 1e-9``."""
+WITHHELD = [f"__{way}{name}__" for way in ("", "r", "i") for name in ("and", "or")]
+"""Operators that never get a value of the tests: an object could return that value, as ``f(2) & {4} == {4}`` expects."""
+CHANGING = (
+    "__call__",
+    "__setitem__",
+    "__delitem__",
+    "__enter__",
+    "__exit__",
+    "setattr",
+    "delattr",
+    "await",
+    "close",
+    "drop",
+    *IN_PLACE,
+)
 """Operations after which an object may answer differently."""
 OPERATIONS: dict[str, Any] = {
     **{name: operation(name) for name in SHOWN},
-    **{f"__{name}__": getattr(operator, f"__{name}__") for name in PAIRWISE},
-    **{f"__i{name}__": getattr(operator, f"__i{name}__") for name in PAIRWISE[6:]},
+    **{f"__{name}__": operator_of(f"__{name}__") for name in PAIRWISE},
+    **{name: operator_of(name) for name in IN_PLACE},
     **{f"__r{name}__": reflected(name) for name in PAIRWISE[6:]},
     "__bool__": bool,
     "__hash__": hash,
     "__call__": call,
     "__iter__": iter,
     "__next__": step,
+    "close": lambda generator: generator.close(),  # pyright: ignore[reportUnknownLambdaType]
+    "drop": drop,
     "getattr": getattr,
     "setattr": setattr,
     "delattr": delattr,
@@ -179,7 +214,7 @@ def kind_of(value: Any) -> list[Any]:
         return [kind.__name__, [], "", 0]
     compared = ["__eq__"] if kind.__eq__ is not object.__eq__ or kind.__ne__ is not object.__ne__ else []
     abstract = [base.__name__ for base in kind.__mro__ if base.__module__ == "collections.abc" and base.__name__ in ABSTRACT]
-    shown = [name for name in SHOWN if hasattr(kind, name)]
+    shown = [name for name in (*SHOWN, *IN_PLACE) if hasattr(kind, name)]
     try:
         number = hash(value)
     except Exception:

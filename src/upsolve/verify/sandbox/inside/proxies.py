@@ -7,12 +7,13 @@ are not decided there: a proxy equals no plain value. Answers of one object must
 from __future__ import annotations
 
 import _collections_abc
-import operator
+from os import urandom
 
 import setups
+from decoys import decoys, extremes
 from observations import MOST
-from operations import ANSWERING, COMBINING, CONVERSIONS, IN_PLACE, PAIRWISE, SENT, SHOWN
-from values import ABSTRACT, QUESTIONS, SCALARS, as_builtin, plain
+from operations import COMPARING, CONVERSIONS, DIFFERENCES, IN_PLACE, PAIRWISE, SHOWN, WITHHELD, operator_of
+from values import ABSTRACT, QUESTIONS, as_builtin, plain
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
 if TYPE_CHECKING:
@@ -20,14 +21,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
-    "OVERRIDABLE",
-    "TEXTS",
+    "METHODS",
     "EndedError",
     "Proxy",
+    "combine",
     "comparison",
-    "copied_proxy",
-    "is_copied_proxy",
+    "decide",
+    "is_instance_of",
     "number_of",
+    "observe",
+    "operate",
+    "own_class",
     "proxy_of",
 ]
 
@@ -234,9 +238,9 @@ def between_proxies(name: str) -> Any:
         if isinstance(other, Proxy) and object.__getattribute__(value, "_origin")[0].shared.reading:
             return value is other  # keys of one dict or set, which differ
         if type(value) in equal_kinds:
-            return getattr(operator, name)(data_of(value), data_of(other))
+            return operator_of(name)(data_of(value), data_of(other))
         if isinstance(other, Proxy):
-            if name in ("__eq__", "__ne__") and not comparing.intersection((type(value), type(other))):
+            if name in EQUALITY and not comparing.intersection((type(value), type(other))):
                 return (number_of(value) == number_of(other)) is (name == "__eq__")
             answer = operate(value, name, other)
             if not isinstance(answer, Proxy) and not is_of_fields(value, other, name, answer):
@@ -247,13 +251,63 @@ def between_proxies(name: str) -> Any:
     return done
 
 
+def in_place(name: str) -> Any:
+    """Return an augmented assignment, such as ``+=``, of a value whose class defines it."""
+
+    def done(value: Any, other: Any) -> Any:
+        own = setup_class.get(type(value))
+        if hasattr(own, name):
+            return getattr(own, name)(value, other)
+        return operate(value, name, other) if isinstance(other, Proxy) else combine(value, name, other)
+
+    return done
+
+
 def combine(value: Any, name: str, *others: Any) -> Any:
-    """Return the answer of an attempt's operator that may receive a value of the tests; NotImplemented for others, comparisons and differences."""
+    """Return the answer of an attempt's operator to a value of the tests; NotImplemented unless operators get such values in this run."""
     channel, _ = object.__getattribute__(value, "_origin")
-    if channel.tells and name in SENT:
-        return operate(value, name, *others)
-    channel.isolated, channel.withheld = type(value).__name__, channel.withheld or name in SENT
-    return NotImplemented
+    never = name in WITHHELD or (name in EQUALITY and isinstance(value, Proxy) and type(value) not in comparing)
+    if never or not channel.tells:
+        channel.isolated, channel.withheld = type(value).__name__, channel.withheld or not never
+        return NotImplemented
+    if name in COMPARING:
+        return compared(value, name, others[0])
+    if name in DIFFERENCES:
+        others = (channel.varied(others[0]),)
+        channel.deciding.append(channel.places)
+    return operate(value, name, *others)
+
+
+def compared(value: Any, name: str, given: Any) -> Any:
+    """Return the attempt's comparison of an object with a value of the tests; NotImplemented if the answer does not depend on that value.
+
+    The value is sent among decoys, in random order. An equal object must differ from all decoys. An order must change for one of them, and be the
+    order of one number. If the value itself is a decoy, an object that is equal to any value is equal to it, so that the test may pass.
+    """
+    channel, number = object.__getattribute__(value, "_origin")
+    other, equality, equal = channel.varied(given), name in EQUALITY, name == "__eq__"
+    sent = [other, *(decoys(other)[:2] if equality else [*decoys(other), *extremes(other)])]
+    if equality and other is not given:
+        sent = [one for one in [*sent, *decoys(other)[2:]] if one != given]
+    answers: dict[int, Any] = {}
+    for place in sorted(range(len(sent)), key=lambda _place: urandom(8)):
+        answers[place] = operate(value, name, sent[place])
+        if type(answers[place]) is not bool:
+            return NotImplemented
+        if not equality and not channel.observed.fits(number, sent[place], below=(name[2] == "l") is answers[place]):
+            return NotImplemented
+    answer, others = answers[0], {answers[place] for place in range(1, len(sent))}
+    if not equality:
+        return answer if (not answer) in others else NotImplemented
+    if other is not given:
+        return equal if equal in (answer, *others) else not equal
+    if answer is not equal:
+        return answer
+    channel.deciding.append(channel.places)
+    return answer if others == {not equal} else NotImplemented
+
+
+EQUALITY = COMPARING[:2]
 
 
 def data_of(value: Any) -> Any:
@@ -273,7 +327,7 @@ def reflected(name: str) -> Any:
 
     def done(value: Proxy, other: Any) -> Any:
         is_data = type(value) in equal_kinds
-        return getattr(operator, name)(other, data_of(value)) if is_data else combine(value, f"__r{name[2:]}", other)
+        return operator_of(name)(other, data_of(value)) if is_data else combine(value, f"__r{name[2:]}", other)
 
     return done
 
@@ -289,7 +343,7 @@ def comparison(proxy: Proxy) -> dict[str, Any]:
 
 def is_of_fields(value: Proxy, other: Proxy, name: str, answer: Any) -> bool:
     """Return whether the attempt's answer about two of its objects agrees with a comparison of their attributes as data."""
-    if name not in ("__eq__", "__ne__"):
+    if name not in EQUALITY:
         return False
     try:
         fields = operate(value, "fields"), operate(other, "fields")
@@ -323,75 +377,8 @@ METHODS = {name: method(name) for name in SHOWN} | {
     "__anext__": awaited("__anext__"),
     "__aenter__": awaited("__aenter__"),
     "__aexit__": awaited("__aexit__"),
+    **{name: in_place(name) for name in IN_PLACE},
 }
-SUBCLASS_METHODS: dict[str, Any] = {
-    **{name: METHODS[name] for name in ("__call__", "__setitem__", "__delitem__", "__next__", "__enter__", "__exit__")},
-    "__str__": Proxy.__str__,
-    "__repr__": Proxy.__repr__,
-    "__missing__": lambda value, key: operate(value, "__getitem__", key),  # pyright: ignore[reportUnknownLambdaType]
-}
-TEXTS = ("__str__", "__repr__", "__missing__", "__call__")
-"""Methods that count as overridden even if a class of the standard library, such as ``Enum``, overrides them."""
-OVERRIDABLE = (*SUBCLASS_METHODS, *ANSWERING, *COMBINING)
-"""Special methods of subclasses of builtin types that proxies forward if the subclass overrides them."""
-
-
-def overriding(name: str, base: Any) -> Any:
-    """Return the member of a proxy that stands for a method which a subclass of ``base`` overrides.
-
-    The attempt decides (``decide``) if the override contradicts the method of ``base``.
-    """
-    if name in SUBCLASS_METHODS:
-        return SUBCLASS_METHODS[name]
-    if not name.startswith("__"):
-        return property(lambda value: public_method(value, name, base))  # pyright: ignore[reportUnknownLambdaType]
-    own = getattr(base, name, lambda *_: NotImplemented)  # pyright: ignore[reportUnknownLambdaType]
-
-    def done(value: Any, *args: Any) -> Any:
-        is_of_tests = name in COMBINING and not (isinstance(args[0], Proxy) or is_copied_proxy(args[0]))
-        if is_of_tests and (answer := combine(value, name, *args)) is not NotImplemented:
-            return answer
-        try:
-            known = own(value, *args) if is_of_tests or name not in IN_PLACE else NotImplemented
-        except Exception:
-            known = NotImplemented
-        if is_of_tests:
-            return known
-        answer = observe(value, name, *args)
-        if known is not NotImplemented and not (type(answer) in SCALARS and type(answer) is type(known) and answer == known):
-            decide(value)
-        return answer
-
-    return done
-
-
-def public_method(value: Any, name: str, base: Any) -> Any:
-    """Return a public method of an instance of a subclass of ``base``; the attempt decides (``decide``) if its result contradicts the builtin type's."""
-    found: Any = Proxy.__getattr__(value, name)
-    if not isinstance(found, Proxy):
-        return found
-
-    def call(*args: Any, **named: Any) -> Any:
-        plain_value = plain_copy(base, value)
-        answer: Any = found(*args, **named)  # pyright: ignore[reportCallIssue]
-        try:
-            known = getattr(plain_value, name)(*args) if all(type(given) in SCALARS for given in args) else None
-        except Exception:
-            known = answer
-        if answer is not None and (named or known != answer):
-            decide(value)
-        return answer
-
-    return call
-
-
-def plain_copy(base: Any, value: Any) -> Any:
-    """Return the builtin value of an instance of a subclass; none of the subclass's methods runs."""
-    if issubclass(base, dict):
-        return dict(dict.items(value))
-    if hasattr(base, "__iter__") and base is not str:
-        return base(base.__iter__(value))
-    return getattr(base, f"__{base.__name__}__")(value)
 
 
 kinds: dict[tuple[str, ...], Any] = {}
@@ -450,49 +437,18 @@ def is_instance_of(own: Any) -> dict[str, Any]:
     return {"__class__": property(lambda _value: own)} if isinstance(own, type) else {}
 
 
-def copied_proxy(proxy: Any, value: Any, about: list[Any]) -> Any:
-    """Return the proxy for an instance of a subclass of a builtin type. It holds the value, and asks the attempt's process for other attributes.
-
-    Operators and comparisons are those of the builtin type.
-    """
-    name, methods, own = about
-    kind: Any = type(value)
-    if kind is dict and name == "defaultdict":
-        from collections import defaultdict as kind
-    key = (name, kind.__name__, own, *methods, "like")
-    if key not in kinds:
-        shown = {name: overriding(name, kind) for name in methods if name in OVERRIDABLE or name[0] != "_"}
-        copied = lambda own, _protocol: (same_value, (kind, same_value(kind, own)))  # pyright: ignore[reportUnknownLambdaType] # noqa: E731
-        hooks = {"__getattr__": Proxy.__getattr__, "__setattr__": Proxy.__setattr__, "__reduce_ex__": copied}
-        base = setups.objects.get(own)
-        kinds[key] = type(name, (kind,), {**hooks, **shown, **is_instance_of(base)})
-        if isinstance(base, type):
-            own_class[kinds[key]] = base
-    copied = same_value(kinds[key], value)
-    object.__setattr__(copied, "_origin", object.__getattribute__(proxy, "_origin"))
-    return copied
-
-
-def is_copied_proxy(value: Any) -> bool:
-    """Return whether a value is a proxy made by ``copied_proxy``."""
-    return type(value).__dict__.get("__getattr__") is Proxy.__getattr__
-
-
-def same_value(kind: Any, value: Any) -> Any:
-    """Return an instance of a type that has the value of another instance."""
-    if isinstance(value, tuple) and hasattr(kind, "_make"):
-        return kind._make(value)
-    return kind(None, value) if hasattr(kind, "default_factory") else kind(value)
-
-
 def generator(proxy: Proxy) -> Any:
-    """Yield the values of a generator of the attempt, and forward sent values."""
+    """Yield the values of a generator of the attempt, and forward sent values and ``close``."""
     try:
         sent = yield operate(proxy, "__next__")
         while True:
             sent = yield operate(proxy, "__next__", *([] if sent is None else [sent]))
     except EndedError as end:
         return end.value
+    except GeneratorExit:
+        channel, number = object.__getattribute__(proxy, "_origin")
+        channel.close(number)
+        raise
 
 
 async def coroutine(proxy: Proxy) -> Any:

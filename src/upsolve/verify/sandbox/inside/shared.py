@@ -15,9 +15,11 @@ from gc import get_referents
 from operator import is_
 from sys import getrecursionlimit, setrecursionlimit  # of this process alone (tester.mirror)
 
+import copies
 import operations
 import proxies
 import setups
+import texts
 import values
 
 TYPE_CHECKING = False  # the module typing is not imported: the fewer modules, the faster a fork
@@ -52,7 +54,7 @@ class Shared:
 
     def __init__(self, first: int, keep: Callable[[Any], str], held: Callable[..., Any]) -> None:
         self.next, self.held = first, held
-        self.keep: Callable[[Any], str] = lambda value: values.encode_copied(value) or setups.written(value) or keep(value)
+        self.keep: Callable[[Any], str] = lambda value: texts.encode_copied(value) or setups.written(value) or keep(value)
         self.keep_error: Callable[[Any], str] | None = None
         """Encodes an exception of the attempt, with which it stays in the attempt's process; None in the tester."""
         self.objects: dict[int, Any] = {}
@@ -93,7 +95,7 @@ class Shared:
                 return ""
             if named := setups.written(value):
                 return named
-            if proxies.is_copied_proxy(value):
+            if copies.is_copied_proxy(value):
                 if id(value) not in self.numbers:
                     return f'["kept",{proxies.number_of(value)}]'
             elif not self.next % 2:  # of the tests: sent as a copy
@@ -124,13 +126,13 @@ class Shared:
             about, data = more
             proxy, value = self.value_held(*number), values.value_of(data, held=self.value_held)
             if isinstance(value, COPIED):
-                return proxies.copied_proxy(proxy, value, about)
+                return copies.copied_proxy(proxy, value, about)
             number = proxies.number_of(proxy)
             if number not in self.copied_proxies:
-                self.copied_proxies[number] = proxies.copied_proxy(proxy, value, about)
+                self.copied_proxies[number] = copies.copied_proxy(proxy, value, about)
             return self.copied_proxies[number]
         if tag == "made":
-            return values.decode_copied(number, *more)
+            return texts.decode_copied(number, *more)
         if tag != "@":
             return self.held(tag, number, *more)
         content = more[0] if more else None
@@ -304,8 +306,8 @@ def overridden(kind: type) -> list[str]:
     if kind not in overriding:
         base = next(base for base in kind.__mro__ if base.__module__ == "builtins")
         own = {name for one in kind.__mro__ if one.__module__ in values.OWN for name in vars(one)}
-        found = {name for name in own if name in proxies.OVERRIDABLE or (name[0] != "_" and hasattr(base, name))}
-        found.update(name for name in proxies.TEXTS if getattr(kind, name, None) is not getattr(base, name, None))
+        found = {name for name in own if name in copies.OVERRIDABLE or (name[0] != "_" and hasattr(base, name))}
+        found.update(name for name in copies.TEXTS if getattr(kind, name, None) is not getattr(base, name, None))
         overriding[kind] = sorted(found)
     return overriding[kind]
 
@@ -319,7 +321,9 @@ def items_of(value: Any) -> Any:
     for base in values.SEQUENCES:
         if isinstance(value, base):
             return tuple(base.__iter__(value))
-    return value.tobytes() if type(value).__name__ in values.BYTES else tuple(value)
+    if type(value).__name__ in values.BYTES:
+        return tuple(value.flat) if values.has_objects(value) else value.tobytes()
+    return tuple(value)
 
 
 def parts_of(value: Any) -> list[Any]:

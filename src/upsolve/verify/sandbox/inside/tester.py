@@ -7,14 +7,18 @@ builtin types, so that no method of the attempt runs in an assertion. In a simul
 from __future__ import annotations
 
 import _thread
+import contextlib
 import functools
 import importlib
 import json
 import marshal
 import os
 import sys
+import types
+from _weakref import ref
 
 import child
+import decoys
 import local
 import messages
 import operations
@@ -81,6 +85,10 @@ class Channel:
         """True if code of the attempt decided what data would decide in the current test; and the answers of its objects."""
         self.tells = self.withheld = False
         """Whether operators of the attempt get values of the tests, and whether one did not."""
+        self.places, self.deciding, self.decoy = 0, list[int](), (-1, 0)
+        """Operators that got a value of the current test; those whose answer may decide it; the one that gets a decoy instead, and which decoy."""
+        self.busy, self.closing = 0, list[tuple[str, int]]()
+        """Exchanges in progress, and operations that close generators of the attempt before the next one."""
         self.proxies: dict[int, Any] = {}
         self.errors: dict[int, BaseException] = {}
         self.error_numbers: dict[int, int] = {}
@@ -120,8 +128,10 @@ class Channel:
 
     def changed(self, variables: tuple[str, ...]) -> bool:
         """Return whether the attempt's process reports changed data in variables of the setup."""
+        self.busy += 1
         self.ask(marshal.dumps((None, variables, {})))
         theirs = self.reply()
+        self.busy -= 1
         return setups.variables(self.local.space, variables) != theirs
 
     def request(self, target: Any, args: tuple[Any, ...], named: dict[str, Any]) -> bytes:
@@ -162,6 +172,15 @@ class Channel:
         if type(target) is str or target[0] in operations.CHANGING:
             self.observed.changed()
         with self.lock:
+            while self.closing:
+                with contextlib.suppress(Exception):  # Python ignores it too where no code waits for the generator
+                    self.exchange(self.closing.pop(0), (), {})
+            return self.exchange(target, args, named)
+
+    def exchange(self, target: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Send a request, answer requests of the attempt, and return its result."""
+        self.busy += 1
+        try:
             self.ask(self.request(target, args, named))
             while "ask" in (reply := self.reply()):
                 self.ask(marshal.dumps(self.local.answer(reply, self.shared)))
@@ -171,6 +190,22 @@ class Channel:
                 if (own := self.local.passed_on(error)) is error:
                     raise
                 raise own from None
+        finally:
+            self.busy -= 1
+
+    def close(self, number: int) -> None:
+        """Close a generator of the attempt: now, or before the next exchange if Python has collected the tester's generator during one."""
+        kept = self.proxies.get(number)
+        target = "close" if type(kept) is ref and kept() else "drop", number  # Python clears references before it collects
+        if self.busy:
+            self.closing.append(target)
+        else:
+            self.call(target, (), {})
+
+    def varied(self, value: Any) -> Any:
+        """Return the value of the tests that an operator of the attempt gets next, or its decoy."""
+        self.places += 1
+        return (decoys.decoys(value) or [value])[self.decoy[1]] if self.places == self.decoy[0] else value
 
     def held(self, tag: str, number: Any, about: Any = None) -> Any:
         """Return an object of the tests, an object of the setup, an exception, or a proxy for a value of the attempt's process."""
@@ -189,10 +224,13 @@ class Channel:
                 raise TypeError("functions of the tests cannot take classes of the setup")
             return value
         self.hashes[number] = int(about[3])
-        if number not in self.proxies:
+        found = self.proxies.get(number)
+        found = found() if type(found) is ref else found
+        if found is None:
             methods = [str(method) for method in about[1]]
-            self.proxies[number] = proxies.proxy_of(self, int(number), [str(about[0]), methods, str(about[2])])
-        return self.proxies[number]
+            found = proxies.proxy_of(self, int(number), [str(about[0]), methods, str(about[2])])
+            self.proxies[number] = ref(found) if type(found) is types.GeneratorType else found
+        return found
 
 
 def mirror(channel: Channel, sources: list[str]) -> None:
@@ -239,13 +277,14 @@ def run(job: dict[str, Any]) -> int:
     setups.note(space, [*space])
     for name in job["names"]:
         space[name] = channel.function(name)
-    channel.tells = job["tells"]
+    channel.tells, channel.decoy = job["tells"], job["decoy"]
     mirror(channel, [source for _, source in job["tests"]])
     for index, (kind, source) in enumerate(job["tests"]):
         current[0] = index
         clock(job["test_seconds"])
         one_test(index, kind, source, channel, job["variables"])
     clock(0)
+    channel.busy += 1  # generators that are left stay open
     if channel.withheld:
         messages.report_error(withheld=True)
     if job["lines"]:
@@ -257,6 +296,7 @@ def run(job: dict[str, Any]) -> int:
 def one_test(index: int, kind: str, source: str, channel: Channel, variables: tuple[str, ...]) -> None:
     """Run one test and report its result; for a failed test, also whether the attempt has other ``variables`` of the setup."""
     space, channel.isolated, channel.decided, channel.observed = channel.local.space, "", False, Observations()
+    channel.places, channel.deciding = 0, []
     try:
         if kind == "call":
             value = eval(source, space)
@@ -266,6 +306,8 @@ def one_test(index: int, kind: str, source: str, channel: Channel, variables: tu
             messages.report_error(test=index, ok=True)
         if channel.decided or not channel.observed.consistent:
             messages.report_error(decided=index)
+        if channel.deciding:
+            messages.report_error(deciding=[index, channel.deciding])
     except BaseException as error:
         name, message, _ = operations.describe(error)
         if channel.isolated and isinstance(error, AssertionError | TypeError):

@@ -24,12 +24,13 @@ __all__ = [
     "Opaque",
     "as_builtin",
     "can_change",
-    "decode_copied",
-    "encode_copied",
+    "has_objects",
     "pairs_of",
     "plain",
     "plain_base",
     "value_of",
+    "zone_of",
+    "zone_parts",
 ]
 
 quoted = json.encoder.encode_basestring_ascii
@@ -40,7 +41,9 @@ DEEPEST = 300
 DEEPEST_SHARED = 900
 """Deepest nesting that is encoded between tester and attempt."""
 LONGEST_NUMBER = 10_000
-"""Most characters of a Decimal or of a part of a Fraction, since arithmetic on longer numbers takes too long."""
+"""Most characters of a Decimal or of a part of a Fraction, since arithmetic on longer numbers takes too long for the judge."""
+LONGEST_SHARED = 1_000_000
+"""The same between tester and attempt, where processor time is limited."""
 NUMBERS: tuple[tuple[type, str, Any], ...] = (
     (int, "int", hex),
     (float, "float", float.__repr__),
@@ -54,6 +57,8 @@ SCALARS = frozenset((int, str, float, bool, type(None), bytes, complex))
 SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset)
 TOO_DEEP = '["opaque","too deep"]'
 ISO = ("date", "datetime", "time")
+ZONED = ("utcoffset", "tzname", "dst")
+"""Methods of a time that ask its zone."""
 HELD = ("kept", "remote", "exposed", "own", "made", "setup", "@", "sub", "raised")
 """Tags of values that are not plain data: ``kept``, ``remote``: an object of the attempt, by its number and for the first time; ``exposed``: an object of the tests; ``own``: a function of
 the attempt by name; ``made``: copied as text; ``setup``: of the setup by name; ``@``: a container that both sides hold; ``sub``: an instance of a subclass of a builtin type; ``raised``: an exception of the attempt."""
@@ -135,7 +140,12 @@ def can_change(value: Any, kind: Any) -> bool:
         return False
     if kind.__name__ == "defaultdict":
         return value.default_factory in FACTORIES
-    return kind.__name__ != "ndarray" or value.dtype.kind in ARRAYS
+    return kind.__name__ != "ndarray" or value.dtype.kind in ARRAYS or has_objects(value)
+
+
+def has_objects(value: Any) -> bool:
+    """Return whether a value is an array of objects."""
+    return type(value).__name__ == "ndarray" and value.dtype.kind == "O"
 
 
 def composite(value: Any, depth: int, keep: Any, share: Any) -> str:
@@ -173,7 +183,7 @@ def composite(value: Any, depth: int, keep: Any, share: Any) -> str:
 
 def pairs_of(value: Any) -> Any:
     """Return the items of a dict in the order of its keys; an OrderedDict has its own order, and a subclass may define one."""
-    if type(value).__iter__ is not dict.__iter__ and type(value).__module__ != "proxies":
+    if type(value).__iter__ is not dict.__iter__ and type(value).__module__ != "copies":
         try:
             return [(key, dict.__getitem__(value, key)) for key in value]
         except Exception:  # other keys
@@ -245,6 +255,8 @@ def library_value(value: Any, kind: type, inner: Callable[[Any], str]) -> str:
         return tagged(name, plain(value.maxlen), *map(inner, value))
     if module == "numpy" and name == "ndarray" and value.dtype.kind in ARRAYS:
         return tagged(name, quoted(value.dtype.str), json.dumps(value.shape), quoted(value.tobytes().hex()))
+    if module == "numpy" and has_objects(value):
+        return tagged("objects", json.dumps(value.shape), *map(inner, value.flat))
     if (
         module == "numpy"
         and getattr(value, "shape", None) == ()
@@ -262,6 +274,8 @@ def moment_parts(value: Any) -> list[str]:
         return [quoted(value.replace(tzinfo=None).isoformat()), str(value.fold), quoted(zone.key)]
     if type(zone).__name__ == "timezone" and len(zone.__reduce__()[1]) > 1:
         return [quoted(value.replace(tzinfo=None).isoformat()), str(value.fold), zone_parts(zone)]
+    if zone is not None and type(zone).__module__ != "datetime":
+        return [quoted(value.replace(tzinfo=None).isoformat()), str(value.fold), json.dumps(own_zone_parts(value))]
     return [quoted(value.isoformat()), *([str(value.fold)] if getattr(value, "fold", 0) else [])]
 
 
@@ -269,6 +283,27 @@ def zone_parts(zone: Any) -> str:
     """Encode a ``datetime.timezone``: days, seconds and microseconds of its offset, and its name if it has one."""
     offset, *name = zone.__reduce__()[1]
     return json.dumps([offset.days, offset.seconds, offset.microseconds, *name])
+
+
+def own_zone_parts(value: Any) -> list[Any]:
+    """Return ``own``, and the offset, name and daylight-saving time that a zone of another class has for a time; None for what it lacks."""
+    parts: list[Any] = ["own"]
+    for name in ZONED:
+        try:
+            part = getattr(value, name)()
+        except NotImplementedError:
+            part = None
+        parts.append(part if part is None or type(part) is str else [part.days, part.seconds, part.microseconds])
+    return parts
+
+
+def own_zone(*parts: Any) -> Any:
+    """Decode a zone of another class (``own_zone_parts``): it has these values for every time."""
+    import datetime
+
+    known = [datetime.timedelta(*part) if isinstance(part, list) else part for part in parts]
+    answers = {name: lambda _zone, _time, part=part: part for name, part in zip(ZONED, known, strict=True)}  # pyright: ignore[reportUnknownLambdaType]
+    return type("tzinfo", (datetime.tzinfo,), answers)()
 
 
 def zone_of(days: int, seconds: int, microseconds: int, *name: str) -> Any:
@@ -284,7 +319,7 @@ def moment(kind: Any, text: str, fold: int = 0, zone: Any = "") -> Any:
     if fold:
         value = value.replace(fold=fold)
     if isinstance(zone, list):
-        return value.replace(tzinfo=zone_of(*zone))
+        return value.replace(tzinfo=own_zone(*zone[1:]) if zone[0] == "own" else zone_of(*zone))
     if zone:
         import zoneinfo
 
@@ -348,21 +383,23 @@ def value_of(data: Any, as_set: Any = None, as_dict: Any = None, held: Callable[
     if tag == "scalar":
         number = Opaque() if as_set else array_of(items[0], [], items[1])
         return value_of(items[2], as_set) if isinstance(number, Opaque) else number[()]
+    if tag == "objects":
+        return Opaque() if as_set else objects_of(items[0], [value_of(item, held=held) for item in items[1:]])
     if tag in BYTES:
         return Opaque() if as_set else (array_of if tag == "ndarray" else plain_array)(*items)
     if tag == "bytearray":
         return bytes.fromhex(items[0]) if as_set else bytearray.fromhex(items[0])
-    return library_value_of(tag, items)
+    return library_value_of(tag, items, longest=LONGEST_NUMBER if as_set else LONGEST_SHARED)
 
 
-def library_value_of(tag: Any, items: list[Any]) -> Any:
-    """Decode a value of a type of the standard library."""
+def library_value_of(tag: Any, items: list[Any], *, longest: int) -> Any:
+    """Decode a value of a type of the standard library; a number with more than ``longest`` characters is opaque."""
     if tag == "range":
         return range(*map(value_of, items))
     if tag == "Ellipsis":
         return ...
     if tag in ("Decimal", "Fraction"):
-        if max(map(len, items)) > LONGEST_NUMBER or "s" in items[0].lower():  # a signalling NaN raises when it is compared
+        if max(map(len, items)) > longest or "s" in items[0].lower():  # a signalling NaN raises when it is compared
             return Opaque()
         if tag == "Decimal":
             from decimal import Decimal
@@ -406,6 +443,17 @@ def array_of(kind: str, shape: list[int], data: str) -> Any:
     return numpy.frombuffer(bytearray.fromhex(data), numpy.dtype(kind)).reshape(shape)
 
 
+def objects_of(shape: list[int], items: list[Any]) -> Any:
+    """Decode an array of objects; opaque if numpy is not loaded."""
+    if "numpy" not in sys.modules:
+        return Opaque()
+    numpy: Any = sys.modules["numpy"]
+    array = numpy.empty(len(items), dtype=object)
+    for index, item in enumerate(items):
+        array[index] = item
+    return array.reshape(shape)
+
+
 named: dict[tuple[str, tuple[str, ...]], Any] = {}
 """Named-tuple classes by name and fields; values of one class share it."""
 
@@ -417,60 +465,3 @@ def named_tuple(name: str, fields: tuple[str, ...]) -> Any:
 
         named[name, fields] = collections.namedtuple(name, fields)  # pyright: ignore[reportUntypedNamedTuple]
     return named[name, fields]
-
-
-TEXT_TYPES: dict[str, tuple[str, ...]] = {
-    "pathlib": ("PosixPath", "PurePosixPath", "PureWindowsPath"),
-    "uuid": ("UUID",),
-    "zoneinfo": ("ZoneInfo",),
-    "ipaddress": tuple(f"IPv{version}{kind}" for version in (4, 6) for kind in ("Address", "Network", "Interface")),
-}
-"""Types that a text constructs, by module."""
-NAMED: dict[str, Any] = {
-    one.__name__: one
-    for kinds in (
-        (bool, bytearray, bytes, complex, dict, float, frozenset, int, list, range, set, str, tuple),
-        (abs, all, any, chr, divmod, len, max, min, ord, pow, repr, round, sorted, sum),
-    )
-    for one in kinds
-}
-"""Types and pure functions that are encoded by their name."""
-
-
-def encode_copied(value: Any) -> str:
-    """Encode a value of an exact type of these; return an empty string for any other."""
-    kind = type(value)
-    if kind is slice and all(part is None or type(part) is int for part in slice_parts(value)):
-        return json.dumps(["made", "slice", json.dumps(slice_parts(value))])
-    if value is NotImplemented:
-        return json.dumps(["made", "constant", ""])
-    if kind.__name__ == "timezone" and kind.__module__ == "datetime":
-        return json.dumps(["made", "timezone", zone_parts(value)])
-    if kind is type or kind is type(len):
-        name = value.__name__
-        return json.dumps(["made", "builtin", name]) if NAMED.get(name) is value else ""
-    module, name = str(kind.__module__).partition(".")[0], kind.__name__
-    return json.dumps(["made", f"{module}.{name}", str(value)]) if name in TEXT_TYPES.get(module, ()) else ""
-
-
-def slice_parts(value: Any) -> list[Any]:
-    """Return the arguments that make a slice."""
-    return [value.start, value.stop, value.step]
-
-
-def decode_copied(name: str, text: str) -> Any:
-    """Decode a copied value; ValueError if the type, or such a value of it, does not exist."""
-    if name == "slice":
-        return slice(*json.loads(text))
-    if name == "constant":
-        return NotImplemented
-    if name == "timezone":
-        return zone_of(*json.loads(text))
-    if name == "builtin":
-        return NAMED[text]
-    module, _, kind = name.partition(".")
-    if kind not in TEXT_TYPES.get(module, ()):
-        raise ValueError(f"an encoded value has the unknown type {name}")
-    import importlib
-
-    return getattr(importlib.import_module(module), kind)(text)
