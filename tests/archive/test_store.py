@@ -277,9 +277,9 @@ def test_attempts_of_the_fourth_version_have_no_log_probabilities_of_tokens(tmp_
 
 
 def test_log_probabilities_that_are_not_one_a_token_are_refused():
-    with pytest.raises(ValueError, match="3 token_logps, 2 token_ids"):
+    with pytest.raises(ValueError, match="token_logps has 3 values for 2 token_ids"):
         replace(GOOD, token_ids=(1, 2), token_logps=(-0.25, -3.0, -1.0))
-    with pytest.raises(ValueError, match="1 token_logps, 0 token_ids"):
+    with pytest.raises(ValueError, match="token_logps has 1 values for 0 token_ids"):
         replace(GOOD, token_logps=(-0.25,))
 
 

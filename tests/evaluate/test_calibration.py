@@ -39,6 +39,11 @@ def test_brier_and_bins_of_shares():
     )
 
 
+@pytest.mark.parametrize(("scores", "are_shares"), [([0.0, 1.0], True), ([-0.01, 1.0], False), ([0.0, 1.01], False)])
+def test_scores_between_0_and_1_are_shares(scores, are_shares):
+    assert (calibrate(np.array(scores), [False, True], ["a", "b"]).brier is not None) is are_shares
+
+
 def test_bins_of_other_numbers_hold_equal_numbers_of_programs():
     found = calibrate(np.arange(20.0) - 5, np.arange(20) >= 10, np.arange(20))
     assert found.brier is None and [one.programs for one in found.bins] == [2] * 10

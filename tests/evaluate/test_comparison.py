@@ -39,6 +39,12 @@ def test_a_gain_at_a_high_temperature_alone_is_called_what_it_may_be():
     assert not compare(evaluation("a", [6] * 40, temperature=1.0), evaluation("b", [2] * 40, temperature=1.0)).warnings
 
 
+@pytest.mark.parametrize(("before", "after", "warnings"), [(0.5, 0.5, 1), (0.4, 0.4, 0), (0.5, 1.0, 0)])
+def test_equal_temperatures_from_a_half_on_are_high(before, after, warnings):
+    gain = compare(evaluation("a", [2] * 40, temperature=before), evaluation("b", [6] * 40, temperature=after))
+    assert gain.outcome == "gain" and len(gain.warnings) == warnings
+
+
 def test_a_task_unscored_in_one_run_only_is_left_out_and_named():
     one = evaluation("one", [2] * 40)
     gone = TaskScore("t3", "easy", 0, 0, {"unscored": 8})
@@ -56,5 +62,5 @@ def test_k_above_all_samples_is_undefined_and_no_error():
 
 
 def test_runs_over_different_tasks_are_refused():
-    with pytest.raises(ValueError, match="different tasks: t40"):
+    with pytest.raises(ValueError, match="different tasks, such as t40; evaluate both"):
         compare(BASE, evaluation("longer", [1] * 41))

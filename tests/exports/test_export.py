@@ -425,7 +425,7 @@ def test_a_format_is_a_record_of_your_own(archive, tmp_path):
         export_archive(archive, tmp_path / "some", record)
     wrong = replace(SHORT, rows=lambda *_: iter([{"code": "x"}]))
     globals()["WRONG_ROWS"], globals()["GOOD"] = wrong, record
-    with pytest.raises(ValueError, match=r"a row has the columns \['code'\], the format \['code', 'row'\]"):
+    with pytest.raises(ValueError, match=r"a row has the columns \['code'\], but the format declares \['code', 'row'\]"):
         export_archive(archive, tmp_path / "wrong", wrong)
     done = export_archive(archive, tmp_path / "some", record)
     table = pq.read_table(tmp_path / "some" / "train.parquet").to_pylist()
