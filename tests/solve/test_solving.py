@@ -294,6 +294,17 @@ def test_a_prompt_shows_the_tables_of_the_database(tmp_path, monkeypatch, capsys
     assert printed.err.splitlines()[-1] == "1 candidate; tests unknown, runs 1, agreement 1, likelihood unknown"
 
 
+def test_settings_in_python_are_checked_before_sampling():
+    for wrong, message in (
+        ({"kinds": ("test",)}, "kinds: .*did you mean tests"),
+        ({"parents": "utc"}, "parents: no parent 'utc'"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            SolveSettings(**wrong)
+    with pytest.raises(ConfigError, match=r"open_archive\('embedded'\).tasks"):
+        next(solve("embedded", Fixed()))
+
+
 def test_tasks_without_an_input_are_counted():
     """A hidden test is no input; a schema in the prompt or in the setup is one."""
     hidden = replace(DOUBLE, tests=DOUBLE.tests[1:])

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from upsolve.config import ModelConfig, SampleConfig
 from upsolve.config.running import KINDS
 from upsolve.errors import ConfigError
+from upsolve.plugins import find
 from upsolve.policy.engines import sampler
 from upsolve.policy.request import Request, Sampler, request_sampler, requests
 from upsolve.solve.choose import Candidates, Choice, Evidence, choose
@@ -55,6 +56,12 @@ class SolveSettings:
     """Scores candidates for the evidence ``score`` (``upsolve.solve.scoring``), which needs it."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError before anything is sampled: a kind of evidence or a way to choose parents is unknown, or score lacks its scorer."""
+        for name, kind, value in [*(("kinds", "evidence", one) for one in self.kinds), ("parents", "parent", self.parents)]:
+            try:
+                find(kind, value)
+            except ValueError as error:
+                raise ConfigError(f"{name}: {error}") from error
         if ("score" in self.kinds) != (self.scorer is not None):
             raise ConfigError("the evidence score and a scorer need each other: --choose tests,runs,score with --score COMMAND")
 
@@ -142,6 +149,8 @@ def solve(
         ModelError: the model cannot be loaded, or its server does not answer.
         JudgeError: the sandbox broke, or a layer is missing.
     """
+    if isinstance(tasks, str):
+        raise ConfigError(f"tasks: {tasks!r} is a name; give its tasks: upsolve.open_archive({tasks!r}).tasks()")
     settings, how, config = settings or JudgeSettings(), how or SolveSettings(), config or SampleConfig()
     draw = sampler(config, ModelConfig(name=model)) if isinstance(model, str) else model
     given, steps, started, done = inputs or {}, stages(config, how.rounds), time.monotonic(), 0
