@@ -123,6 +123,16 @@ def test_a_mended_file_takes_the_place_of_the_import_that_failed(archive, tmp_pa
     assert ingest(archive, "jsonl", file).known and "incomplete" not in archive.meta()
 
 
+def test_corrected_options_replace_the_import_that_failed(archive, tmp_path):
+    """The attempts of the failed reading stayed beside those of the corrected one."""
+    (tmp_path / "in.csv").write_text("question,note,text,ok\nadd,seen,x,1\nadd,,y,0\ndouble,,z,1\n")
+    named = {"prompt": "question", "status": "ok", "language": "python"}
+    assert ingest(archive, "table", tmp_path / "in.csv", code="note", **named).too_many and len(archive.attempts()) == 1
+    assert not ingest(archive, "table", tmp_path / "in.csv", code="text", **named).too_many
+    assert [attempt.code for attempt in archive.attempts()] == ["x", "y", "z"]
+    assert "incomplete" not in archive.meta() and len(archive.tasks()) == 2
+
+
 def test_records_without_their_other_half_are_counted(archive, tmp_path, lines):
     rows = [{"kind": "attempt", "task_id": "nowhere", "code": "x"}, {"kind": "verdict", "attempt_id": "no", "status": "passed"}]
     report = ingest(archive, "jsonl", lines(tmp_path / "in.jsonl", rows))
@@ -358,7 +368,7 @@ def test_a_column_named_answer_is_no_response_unless_it_is_named(archive, tmp_pa
     path = lines(
         tmp_path / "in.jsonl", [{"prompt": "Add.", "code": "print(1)", "answer": "1"}, {"prompt": "Add.", "answer": "2"}]
     )
-    assert ingest(archive, "table", path).added["attempts"] == 1
+    assert ingest(archive, "table", path, max_rejected=1).added["attempts"] == 1
     assert archive.attempts()[0].answer == "" and json.loads(archive.attempts()[0].extra) == {"answer": "1"}
     assert ingest(archive, "table", path, code="answer").added["attempts"] == 2
     assert [(a.code, a.answer) for a in archive.attempts()[1:]] == [("1", ""), ("2", "")]

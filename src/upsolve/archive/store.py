@@ -283,12 +283,13 @@ class Archive:
         return list(self.meta().get("ingested", []))
 
     def incomplete(self, where: str) -> str:
-        """Return the tag of an import of a source and path that was stopped or rejected too many rows, or an empty text."""
+        """Return the tag of an import that was stopped, by its source, path and options, or of a failed one, by its path; or an empty text."""
         return str(self.meta().get("incomplete", {}).get(where, ""))
 
-    def begin_locked(self, where: str, tag: str) -> None:
-        """Record an import of a source and path, by its tag, as incomplete, while the archive is locked."""
-        self.write_meta(incomplete={**self.meta().get("incomplete", {}), where: tag})
+    def begin_locked(self, where: str, tag: str, instead: str) -> None:
+        """Record an import, by its tag, as incomplete at ``where`` and no longer at ``instead``, while the archive is locked."""
+        before = {k: other for k, other in self.meta().get("incomplete", {}).items() if k != instead}
+        self.write_meta(incomplete={**before, where: tag})
 
     def remember_locked(self, import_id: str, where: str) -> None:
         """Record an import of a source and path as finished, while the archive is locked."""

@@ -262,13 +262,14 @@ def only_importer(archive: Archive, job: Job) -> Generator[None]:
         yield
 
 
-def begin(archive: Archive, job: Job, where: str) -> Job:
+def begin(archive: Archive, job: Job, where: str, path_id: str) -> Job:
     """Return a job with its number and the stored tasks. The import starts over unless the same code began it before.
 
-    An earlier import of the same source and path with other content, or with too many rejected rows, is removed; ArchiveError if it is running.
+    An earlier import is removed if it read other content at the same ``where``, or if it rejected too many rows of the same path, by any source and
+    options; ArchiveError if it is running.
     """
-    plan, reader, old = job.folder / PLAN, reader_of(find("source", job.source)), archive.incomplete(where)
-    if old not in ("", job.tag):
+    plan, reader, begun_before = job.folder / PLAN, reader_of(find("source", job.source)), archive.incomplete(where)
+    for old in {begun_before, archive.incomplete(path_id)} - {"", job.tag}:
         with only_importer(archive, replace(job, tag=old)):
             archive.drop(old)
             remove_folder(job.folder.parent / old)
@@ -277,12 +278,12 @@ def begin(archive: Archive, job: Job, where: str) -> Job:
         parts = parts_of_others(archive, job.tag)
     stored = stored_in(parts)
     own_ids = (task_id for part in parts_of(job, "tasks") for task_id in read_part(part, ["task_id"]).column(0).to_pylist())
-    if begun.get("reader") != reader or old != job.tag or not stored.keys().isdisjoint(own_ids):
+    if begun.get("reader") != reader or begun_before != job.tag or not stored.keys().isdisjoint(own_ids):
         archive.drop(job.tag)
         for file in fresh(job.folder).glob("*.json*"):
             file.unlink()
         with archive.lock():
-            archive.begin_locked(where, job.tag)
+            archive.begin_locked(where, job.tag, path_id)
             number = max(archive.next_number(*TABLES), 1 + max(numbers_begun(archive), default=0))
             begun = {"reader": reader, "number": number}
             write_text(plan, json.dumps(begun))

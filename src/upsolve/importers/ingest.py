@@ -62,7 +62,7 @@ class IngestReport(Tally):
     known: bool = False
     """True if the same import was done before; nothing was changed then."""
     too_many: bool = False
-    """True if more rows were rejected than allowed; importing the same path again replaces this import."""
+    """True if more rows were rejected than allowed; the next import of the same path, by any source and options, replaces this import."""
     orphaned: bool = False
     """True if too many attempts lack a task or verdicts lack an attempt: a larger share than may be rejected."""
 
@@ -102,7 +102,7 @@ class IngestReport(Tally):
             orphans[0] += f", such as {self.missing}: they belong to tasks that are imported under these ids"
         where = [f"all rejected rows, with reasons: {self.rejected}"] if self.rejected else []
         least = enough(self.bad_rows, self.rows) if self.rows else enough(self.bad, self.read)
-        fix = f"too many were rejected: fix the file and import it again (it replaces this import), or allow it: --max-rejected {least}"
+        fix = f"too many were rejected: fix file or options and import it again (it replaces this import), or allow it: --max-rejected {least}"
         if not self.added.total():
             fix = "nothing was stored: fix the file and import it again, or name another source (`upsolve ingest --sources`)"
         orphans += [self.mistaken] * bool(self.mistaken)
@@ -161,7 +161,7 @@ def ingest(
     label, record, values = find_source(source, options)
     place = located(record, path, values)
     name = import_id(label, place, values)
-    where = content_id(label, str(place if isinstance(place, str) else place.resolve()), json.dumps(sorted(values.items())))
+    where, path_id = ids_of(label, path, place, values)
     job = Job(archive.path, label if isinstance(source, str) else source, values, content_id(name))
     with only_importer(archive, job):
         if name in archive.ingested():
@@ -170,18 +170,24 @@ def ingest(
             return IngestReport(known=True)
         shares = shares_of(record, file := download(place) if isinstance(place, str) else place, values)
         while True:
-            job = begin(archive, job, where)
+            job = begin(archive, job, where, path_id)
             done = import_shares(job, shares, workers=workers, executor=executor, on_progress=on_progress)
             report = replace(finish(archive, job, done, file, where), unread=shares[0][0].unread)
             allowed = max_rejected if max_rejected is not None else record.max_rejected * bool(report.added.total())
             with archive.lock():
                 if is_current(archive, job):
-                    conclude(archive, job, report, name, where, allowed)
+                    conclude(archive, job, report, name, where, path_id, allowed)
                     break
             (job.folder / PLAN).unlink()
         if not report.too_many:
             remove_copy(path, file)
     return report
+
+
+def ids_of(label: str, path: str | Path, place: str | Path, values: Mapping[str, Any]) -> tuple[str, str]:
+    """Return an id of source, path and options, and an id of the path alone."""
+    read = str(place if isinstance(place, str) else place.resolve())
+    return content_id(label, read, json.dumps(sorted(values.items()))), content_id(str(path) if is_database(path) else read)
 
 
 def located(record: Source, path: str | Path, values: dict[str, Any]) -> str | Path:
@@ -205,13 +211,15 @@ def hub_name(path: str | Path) -> str | Path:
     return f"hf://{path}" if is_name and not folder.parent.exists() else path
 
 
-def conclude(archive: Archive, job: Job, report: IngestReport, name: str, where: str, allowed: float) -> None:
-    """Record an import as finished unless more rows were rejected than allowed; the archive is locked."""
+def conclude(archive: Archive, job: Job, report: IngestReport, name: str, where: str, path_id: str, allowed: float) -> None:
+    """Record an import as finished, or as failed at its path if more rows were rejected than allowed; the archive is locked."""
     if report.bad:
         report.rejected, report.reasons, report.bad_rows = join_rejected(job, f"{name.replace(':', '-')}.jsonl")
     bad, rows = (report.bad_rows, report.rows) if report.rows else (report.bad, report.read)
     report.too_many, report.orphaned = bad > allowed * rows, has_lost(report, allowed)
-    if not report.too_many:
+    if report.too_many:
+        archive.begin_locked(path_id, job.tag, where)
+    else:
         archive.remember_locked(name, where)
     remove_folder(job.folder)
 
