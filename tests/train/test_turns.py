@@ -53,6 +53,13 @@ def test_turns_are_the_last_ancestors_oldest_first():
     assert chains(9, (first, second)) == [[1], [0]]  # each the other's parent
 
 
+def test_groups_of_an_archive_have_no_turns_unless_asked_for(tmp_path):
+    archive = Archive.create(tmp_path / "a")
+    archive.append(tasks=[TASK], attempts=ATTEMPTS, verdicts=VERDICTS)
+    assert [len(turns) for turns in archive.groups(turns=1)[0].turns] == [0, 1, 1, 1]
+    assert not any(archive.groups()[0].turns)
+
+
 @pytest.mark.parametrize(
     ("made", "words"),
     [
