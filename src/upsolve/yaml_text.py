@@ -76,7 +76,7 @@ def read_yaml(text: str, *, words: bool = False) -> Any:
 
 def yaml_line(value: Any) -> str:
     """Return a value as YAML in one line."""
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=float("inf"))
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=float("inf"))
     return text.removesuffix("...\n").strip()
 
 

@@ -40,10 +40,11 @@ def command(monkeypatch, *arguments):
 
 
 def test_a_recipe_is_written_once_and_loads(tmp_path, monkeypatch, capsys):
-    folder, file = archive_of(tmp_path / "archive", split=True), tmp_path / "mine.yaml"
+    folder, file = archive_of(tmp_path / "Übung 1", split=True), tmp_path / "mine.yaml"
     assert init(monkeypatch, folder, "--model", "some/model", "--out", file) == 0
     recipe = load_recipe(str(file))
     assert (recipe.name, recipe.model.name, recipe.data.archive) == ("mine", "some/model", str(folder))
+    assert f"archive: {folder}\n" in file.read_text(encoding="utf-8")
     assert recipe.data.split_by == "split" and recipe.advantage.kind == "passed"
     shown = capsys.readouterr().out
     assert "12 attempts (python) at 6 tasks" in shown and f"upsolve run {file}" in shown

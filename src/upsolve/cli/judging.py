@@ -230,11 +230,13 @@ def show_outcomes(statuses: Counter[str], reasons: Counter[str]) -> None:
     rows = [(status, f"{count:,}", f"{count / statuses.total():.1%}") for status, count in statuses.most_common()]
     show("outcomes", ("status", "attempts", "share"), rows)
     if reasons:
-        lines = [(reason or "no reason given", f"{count:,}") for reason, count in reasons.most_common(5)]
-        show("unscored: a fault of the judge or of the task; no attempt counts as failed for it", ("reason", "attempts"), lines)
         untested = sum(count for reason, count in reasons.items() if reason.endswith("has no tests"))
+        kinds = Counter({reason: count for reason, count in reasons.items() if not reason.endswith("has no tests")})
+        kinds += Counter({"the task has no tests": untested})
+        lines = [(reason or "no reason given", f"{count:,}") for reason, count in kinds.most_common(5)]
+        show("unscored: a fault of the judge or of the task; no attempt counts as failed for it", ("reason", "attempts"), lines)
         if untested:
-            remedy = "add tests, or ingest the attempts with recorded outcomes"
+            remedy = "training reads recorded outcomes, if there are any; judging and measuring a model need tests"
             typer.echo(f"{untested:,} attempts are at tasks without tests: {remedy}")
         wrong = sum(count for reason, count in reasons.items() if reason.startswith("task ")) - untested
         if wrong > 0:

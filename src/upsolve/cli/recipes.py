@@ -29,7 +29,7 @@ from upsolve.cli.app import (
     recipe_names,
     show,
 )
-from upsolve.errors import ConfigError
+from upsolve.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from upsolve.archive.store import Archive
@@ -341,7 +341,7 @@ def cost_rows(plan: "Plan") -> list[tuple[str, str, str]]:
         (
             "training",
             minutes(cost.training_seconds),
-            f"{cost.training_tokens:,} tokens in {cost.steps:,} steps; {speed}".rstrip("; "),
+            f"{cost.training_tokens:,} tokens in {counted(cost.steps, 'step')}; {speed}".rstrip("; "),
         ),
         ("sampling in training", minutes(cost.rollout_seconds), ""),
         ("both evaluations", minutes(cost.evaluation_seconds), ""),

@@ -83,7 +83,7 @@ class Tests:
     most: int
     """Largest number of tests of a task."""
     discerning: Share
-    """Share of the tasks with a scored attempt whose tests fail at least one attempt."""
+    """Share of the tasks with tests and a scored attempt whose tests fail at least one attempt."""
     visible: Share
     """Share of the attempts that pass every visible test but fail a hidden one."""
 

@@ -152,7 +152,7 @@ def tests_of(split: Split) -> Tests:
     """Count tests per task, the tasks with an attempt that fails the tests, and the wrong attempts that pass all visible tests."""
     counts = [len(task.tests) for tasks in split.tasks.values() for task in tasks] or [0]
     grades = [*map(grade_group, all_groups(split))]
-    known = [grade.discerning for grade in grades if grade.discerning is not None]
+    known = [grade.discerning for grade in grades if grade.totals.tests and grade.discerning is not None]
     all_tasks = totals(grades)
     return Tests(
         min(counts),
