@@ -618,6 +618,9 @@ def test_two_columns_with_a_maximum_state_no_outcome(tmp_path):
     csv(tmp_path / "log.csv", [{"question": STATEMENT, "submission": ADD, "grade": "A"}])
     with pytest.raises(SourceError, match="grade may be: --map FILE with `columns: {status: grade}` and `statuses: {A: passed"):
         reading_of(tmp_path / "log.csv", {})
+    csv(tmp_path / "log.csv", [{"question": STATEMENT, "submission": ADD, "public_passed": 2, "hidden_passed": 1}])
+    with pytest.raises(SourceError, match="public_passed, hidden_passed may be"):
+        reading_of(tmp_path / "log.csv", {})
     csv(tmp_path / "log.csv", [{"question": STATEMENT, "submission": ADD, "Test 1/2": 1}])
     assert "points" not in reading_of(tmp_path / "log.csv", {}).options  # the first of two tests
 
@@ -861,6 +864,12 @@ def test_language_and_author_in_an_object(tmp_path):
     reading = reading_of(tmp_path / "log.jsonl", {})
     found = preview(find("source", reading.source), tmp_path / "log.jsonl", reading.options)
     assert (found.attempt.language, found.attempt.author, found.task.language) == ("cpp", "ann", "cpp")
+
+
+def test_a_column_of_inputs_and_outputs_has_tests(tmp_path):
+    row = {"question": STATEMENT, "code": "print(1)", "verdict": "AC", "input_output": '{"inputs": ["1"], "outputs": ["2"]}'}
+    (tmp_path / "log.jsonl").write_text(lines_of([row]))
+    assert reading_of(tmp_path / "log.jsonl", {}).options["tests"] == "input_output"
 
 
 def test_lines_of_earlier_harnesses_are_samples(tmp_path, run):

@@ -621,6 +621,22 @@ def test_answers_may_stand_before_their_requests(tmp_path):
     ]
 
 
+@pytest.mark.filterwarnings("ignore:.*attempts are unscored")
+@pytest.mark.parametrize(
+    ("answers", "languages"),
+    [
+        (["```c++\nint main() {}\n```"], ["cpp"]),
+        (["```python\nx = 1\n```", "```java\nclass A {}\n```", "```\nx = 2\n```"], ["python", "java", "python"]),
+        (["Run this.\n```bash\npip list\n```\n```python\nx = 1\n```"], ["python"]),
+    ],
+)
+def test_fences_name_the_languages_of_answers(tmp_path, answers, languages):
+    calls = [{"messages": ASKED, "response": {"choices": [{"text": text}]}} for text in answers]
+    archive, _ = imported(tmp_path, "calls", lines(tmp_path / "log.jsonl", *calls))
+    assert [one.language for one in archive.attempts()] == languages
+    assert [task.language for task in archive.tasks()] == languages[:1]
+
+
 def test_one_log_of_answers_and_failures_is_recognised(tmp_path):
     good = {"messages": ASKED, "response": {"choices": CHOICES[:1]}, "status": "success"}
     path = lines(tmp_path / "log.jsonl", *[{"messages": ASKED, "response": None, **FAILED["b"]}] * 3, good)

@@ -287,7 +287,7 @@ def table_readings(path: Path, rows: Rows, given: Mapping[str, str], *, alone: b
         ]
     if "status" not in given and (outcomes := outcomes_in(rows, chosen)):
         ways = [*with_each(ways, outcomes)]
-    shown = ", ".join(f"{field} = {name}" for field, name in {**own, **plain}.items())
+    shown = ", ".join(f"{field} = {name or 'none'}" for field, name in {**own, **plain}.items())
     readings = [Reading("table", why or f"a table with {shown}", dict(way)) for way, why in ways]
     return [with_stated(one, "; ".join(stated), more) for one in readings] if stated else readings
 

@@ -17,6 +17,7 @@ from upsolve.types import Status, Verdict, with_points
 
 __all__ = [
     "DECIMAL",
+    "NO_POINTS",
     "OUTCOME_FIELDS",
     "PERCENT",
     "POINTS",
@@ -61,6 +62,8 @@ HARMLESS = re.compile(r"100(\.0+)? ?(%|points?)?|\d+(\.\d+)? ?(ms|s|secs?|second
 """Text about all points, or about time or memory."""
 PERCENT = re.compile(r" *-?\d+(?:[.,]\d+)? *% *")
 """A score in percent."""
+NO_POINTS = ("-", "–", "n/a", "N/A")
+"""Cells of an attempt that has no points."""
 DECIMAL = re.compile(r" *-?(?:\d+,(?:\d\d?|\d{4,})|0,\d{3}|\d{4,},\d{3}) *")
 """A number with a decimal comma; a comma before three digits may instead separate thousands."""
 
@@ -296,7 +299,7 @@ def points_in(value: Any, full: float = 1.0) -> tuple[Sequence[float | None], fl
 
     ``full``: points of a full answer. ValueError if a share is not in [0, 1]; null in a list means unknown.
     """
-    if value is None:
+    if value in (None, *NO_POINTS):
         return (), None
     is_list = isinstance(value, list | tuple) or (isinstance(value, str) and re.search(r"[\[,;|]", value) is not None)
     shares: list[float | None] = []

@@ -33,7 +33,6 @@ TEST = re.compile(r"(.*?(?:test|case|tc|check|\bt)\D{0,9}?)(\d+)(\D*)", re.IGNOR
 """The name of a column with the outcome of one test: what is before its number, the number, and what is after it."""
 FAILED = re.compile(r"(?:is|has|was)?(?:fail(?:ed|s|ures?)?|incorrect|wrong|(?:un|not)(?:solved|passed|resolved))")
 """Names of columns, without signs, in which true, or a number of tests above 0, means that the attempt failed."""
-NO_POINTS = ("-", "–", "n/a", "N/A")
 
 
 def stated_in(path: Path, rows: Rows, chosen: Mapping[str, str], *, alone: bool) -> tuple[list[str], dict[str, Any]]:
@@ -63,9 +62,7 @@ def outcome_in(rows: Rows, chosen: Mapping[str, str]) -> tuple[str, dict[str, st
     full = {name: most for name, most in full.items() if are_points(values_of(rows, name), most)}
     if len(full) == 1:
         ((name, most),) = full.items()
-        hidden = {one: None for one in NO_POINTS if one in values_of(rows, name)}
-        more = {"values": {name: hidden}} if hidden else {}
-        return f"{name} has points, and {most} passed", {"points": name, "full_points": most}, more
+        return f"{name} has points, and {most} passed", {"points": name, "full_points": most}, {}
     failed = [name for name in free if FAILED.fullmatch(bare(name)) and are_counts(values_of(rows, name))]
     if len(failed) == 1:
         return f"{failed[0]} says which attempts failed", {}, {"status": {"column": failed[0], "negate": True}}
@@ -90,39 +87,34 @@ def is_outcome(value: Any) -> bool:
 
 def are_points(values: Sequence[Any], most: str) -> bool:
     """Return whether values are points up to those of a full answer."""
-    numbers = [outcome.score_in(value) for value in values if value not in NO_POINTS]
+    numbers = [outcome.score_in(value) for value in values if value not in outcome.NO_POINTS]
     return bool(numbers) and all(number is not None and 0 <= number <= float(most) for number in numbers)
 
 
 def are_counts(values: Sequence[Any]) -> bool:
     """Return whether values are true, false or whole numbers."""
-    return bool(values) and all(
-        str(value).strip().lower() in ("true", "false", "yes", "no") or str(value).isdigit() for value in values
-    )
+    words = {str(value).strip().lower() for value in values}
+    return bool(words) and all(word in ("true", "false", "yes", "no") or word.isdigit() for word in words)
 
 
 def refuse_unread(path: Path, rows: Rows, chosen: Mapping[str, str]) -> None:
     """Raise SourceError if attempts have neither tests nor an outcome, and the name of a column says that it may hold the outcome."""
     if not {*PROGRAMS} & chosen.keys() or {*OUTCOMES, "tests"} & chosen.keys():
         return
-    free = [name for name in columns_in(rows) if name not in chosen.values()]
-    plain = {
-        name: values
-        for name in free
-        if (values := values_of(rows, name)) and not any(isinstance(one, dict | list) for one in values)
-    }
-    bad = [name for name, values in plain.items() if (says_opposite(name) or FAILURE.search(bare(name))) and are_counts(values)]
-    plain = {name: values for name, values in plain.items() if len({*map(str, values)}) > 1 or len(rows) == 1}
+    found = {name: values_of(rows, name) for name in columns_in(rows) if name not in chosen.values()}
+    plain = {name: one for name, one in found.items() if one and not any(isinstance(value, dict | list) for value in one)}
+    bad = [name for name, one in plain.items() if (says_opposite(name) or FAILURE.search(bare(name))) and are_counts(one)]
+    varied = {name: one for name, one in plain.items() if len({*map(str, one)}) > 1 or len(rows) == 1}
     good = [
-        name for name, values in plain.items() if SCORE.search(bare(name)) and max(len(str(one)) for one in values) <= SHORT
+        name
+        for name, one in varied.items()
+        if re.search(f"{SCORE.pattern}|passed|correct|solved", bare(name)) and max(len(str(value)) for value in one) <= SHORT
     ]
     if name := next(iter([*good, *bad]), ""):
-        how = (
-            f"{options_for({'status': name})} --passed-at X"
-            if good
-            else f"--map FILE with `status: {{column: {name}, negate: true}}`"
-        )
-        if good and None in map(outcome.graded_in, plain[name]):
+        how = options_for({"status": name}) + " --passed-at X"
+        if not good:
+            how = f"--map FILE with `status: {{column: {name}, negate: true}}`"
+        elif None in map(outcome.graded_in, plain[name]):
             how = f"--map FILE with `columns: {{status: {name}}}` and `statuses: {{{plain[name][0]}: passed, ...}}`"
         raise SourceError(
             f"{path}: no column is known to be the outcome, and {', '.join([*good, *bad][:9])} may be: {how}; to import without outcomes: --status ''"

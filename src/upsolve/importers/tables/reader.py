@@ -35,7 +35,7 @@ from upsolve.importers.rows import (
 from upsolve.importers.tables.plans import TESTS
 from upsolve.importers.tables.templates import loaded
 from upsolve.importers.tables.trees import Files
-from upsolve.languages.names import comparison_of, language_in, language_looked_like
+from upsolve.languages.names import comparison_of, is_language, language_in, language_looked_like
 from upsolve.policy.answers import is_only_code, names_of, program_in
 from upsolve.records import from_row
 from upsolve.types import Attempt, Status, Task, Verdict, content_id
@@ -56,6 +56,8 @@ REFERENCES = ("task_id", "id", "parent", "author")
 """Fields whose values are often numbers; pandas turns 1 into 1.0 in a column with gaps."""
 OUTCOMES = (*outcome.OUTCOME_FIELDS, *outcome.POINTS)
 """Fields of a recorded outcome."""
+FENCE = re.compile(r"^[ \t]*```[ \t]*([\w+#]+)", re.MULTILINE)
+"""The language at the beginning of a block of an answer."""
 KNOWN = 1000
 """Largest number of words of outcomes whose verdicts are held."""
 
@@ -141,7 +143,8 @@ class Reader:
             yield from self.several(row, *row.pop(tables.ATTEMPTS))
             return
         cells, rest = self.cells(row)
-        cells, odd = outcome.without_odd(outcome.in_units(outcome.with_points_for_commas(cells), self.factors))
+        cells = outcome.with_points_for_commas(self.with_language(cells))
+        cells, odd = outcome.without_odd(outcome.in_units(cells, self.factors))
         rest |= {self.columns[name]: value for name, value in odd.items()}
         yield from odd_fields(odd, "is not a valid number or time")
         described = self.describes(cells)
@@ -256,6 +259,11 @@ class Reader:
             raise ValueError(
                 f"the row has no program, and an earlier row has the task {task.task_id}: {', '.join(rest)} would be lost"
             )
+
+    def with_language(self, cells: dict[str, Any]) -> dict[str, Any]:
+        """Return the cells of a row with the language that the fences of its answer name, if nothing else does."""
+        is_open = "answer" in cells and cells.keys().isdisjoint(("code", "language", "tests")) and not self.constant
+        return {**cells, **language_of_fences(str(cells["answer"]))} if is_open else cells
 
     def refuse_lost(self, cells: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Raise ValueError for a row with an empty program and other fields of an attempt, which would be lost."""
@@ -478,6 +486,12 @@ class Reader:
 def holds_chat(value: Any) -> bool:
     """Return whether a prompt or an answer is a list of messages, or the JSON of one."""
     return isinstance(value, list) or (isinstance(value, str) and value.startswith("[{"))
+
+
+def language_of_fences(answer: str) -> dict[str, str]:
+    """Return ``language`` -> the only language that fences of an answer name, besides Python and those of commands and texts; {} without one."""
+    found = {language_in(word) for word in FENCE.findall(answer) if is_language(word)} - {"bash", "text"}
+    return {"language": found.pop()} if len(found) == 1 and found != {"python"} else {}
 
 
 def text_in(value: Any) -> Any:

@@ -44,7 +44,7 @@ ROLLOUT_OPTIONS = (
     Option("passed_at", float, "lowest score that counts as passed (default: 1)"),
     Option("tasks", str, f"{TASKS_HELP}; found by name or prompt"),
     Option("statement", str, "regular expression whose first group is the statement in a prompt (default: the whole prompt)"),
-    Option("language", str, "language of the programs (default: python)"),
+    Option("language", str, "language of the programs (default: that of the fences of an answer, or python)"),
     Option("author", str, "author of the attempts (default: the model, if the file names it)"),
 )
 FIELDS = (
