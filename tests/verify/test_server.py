@@ -154,7 +154,7 @@ def test_without_namespaces_what_is_there_is_used_and_nothing_is_left(monkeypatc
 
 @pytest.mark.parametrize("name", ["no-such-program", "bash\0"])
 def test_a_program_that_cannot_be_started_is_no_exit_code_of_the_attempt(name):
-    job = run_job(Language("x", "main.sh", (name,)), {"main.sh": b""}, b"", settings=LIMITS, built=False)
+    job = run_job(Language("x", "main.sh", (name,)), {"main.sh": b""}, b"", settings=LIMITS, build=None)
     (end,) = sandbox.run_jobs([job], LIMITS)
     assert [*end.records[0]] == ["unrunnable"] and "cannot be run" in end.records[0]["unrunnable"]
 

@@ -12,6 +12,7 @@ from upsolve.verify.judge.plans import judge, judge_all
 from upsolve.verify.judge.programs import within_budget
 from upsolve.verify.limits import JudgeSettings, Limits, limits_for
 from upsolve.verify.pool.cache import key_of, lasting
+from upsolve.verify.sandbox import runner
 from upsolve.verify.sandbox.process import Job
 from upsolve.verify.sandbox.runner import Exit, starved
 
@@ -79,7 +80,7 @@ def test_the_limit_of_output_grows_with_what_is_expected():
         (TestCase(TestKind.STDIO, "", "0123456789\n" * 150_000), "for _ in range(150_000): print('0123456789')", Status.PASSED),
         (TestCase(TestKind.STDIO, "", "0123456789\n" * 150_000), "while True: print('0123456789')", Status.OUTPUT_LIMIT),
         (TestCase(TestKind.CALL, "f()", repr("x" * 20_000_000)), "def f(): return 'x' * 20_000_000", Status.PASSED),
-        (TestCase(TestKind.CALL, "f()", repr("x" * 20_000_000)), "def f(): return 'x' * 80_000_000", Status.RUNTIME_ERROR),
+        (TestCase(TestKind.CALL, "f()", repr("x" * 20_000_000)), "def f(): return 'x' * 80_000_000", Status.OUTPUT_LIMIT),
     ],
 )
 def test_long_outputs_pass_where_they_are_expected(test, code, status):
@@ -170,6 +171,12 @@ def test_what_an_attempt_writes_does_not_buy_a_second_run():
     )
     assert not starved(job, end) and starved(job, replace(end, wall_seconds=2.0, cpu_seconds=1.0))
     assert not starved(Job({"kind": "tests", "test_seconds": 0}), end)
+
+
+def test_a_repeated_run_has_the_files_that_were_built(monkeypatch):
+    """The first run removes the program: the repetition does not run what the first one left."""
+    monkeypatch.setattr(runner, "starved", lambda *_: True)
+    assert judge(Task("a", "", TESTS[:1]), Attempt("a", "cat; rm main.sh", "bash")).status is Status.PASSED
 
 
 @pytest.mark.parametrize(("cpu_seconds", "again"), [(0.03, False), (0.04, True), (0.74, True), (0.76, False), (1.0, False)])

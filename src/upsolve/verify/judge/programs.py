@@ -105,13 +105,14 @@ def in_language(task: Task, attempt: Attempt, settings: JudgeSettings, tools: La
     code = [test.input for test in task.tests if test.kind is TestKind.CODE]
     source = "\n".join([*([task.setup] if task.setup else []), attempt.code.removeprefix("\ufeff"), *code])
     files = {name: encode_text(text) for name, text in {**tools.files, tools.file: source}.items()}
-    if tools.compile:
-        built = yield build_job(tools, files)
+    build = build_job(tools, files) if tools.compile else None
+    if build:
+        built = yield build
         refuse_unrunnable(tools, [built])
         if built.returncode != 0:
             return not_built(task, attempt, tools, built)
     tested = replace(task, tests=(TestCase(TestKind.CODE, ""),)) if code else task
-    run = partial(run_job, tools, files, settings=settings, built=bool(tools.compile))
+    run = partial(run_job, tools, files, settings=settings, build=build)
     jobs = [run(encode_text(test.input)) for test in tested.tests]
     (outcomes, errors), ends, points = yield from within_budget(tested, jobs, settings)
     if tools.file in tools.run:  # else it runs what was built

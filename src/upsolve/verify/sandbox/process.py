@@ -119,6 +119,8 @@ class Job:
     """True if the deadline moves by the time for which the run waits for a core (``resources.py``)."""
     continues: bool = False
     """True if the temporary files of the previous job are kept."""
+    build: "Job | None" = None
+    """Job that makes the files that this job needs: run before this job is repeated, since its first run may have changed them."""
     memory_bytes: int = 0
     """Memory limit of the control group, bytes; 0: ``Limits.memory_bytes``."""
     profile: str = "python"
@@ -318,13 +320,14 @@ def opens_output(files: Mapping[str, bytes]) -> bool:
     return any(OUTPUTS.search(data) for data in files.values())
 
 
-def run_job(tools: Language, files: Mapping[str, bytes], stdin: bytes, *, settings: JudgeSettings, built: bool) -> Job:
-    """Return the job that runs a program, which is written from its files or, if ``built``, has been built from them by the previous job."""
+def run_job(tools: Language, files: Mapping[str, bytes], stdin: bytes, *, settings: JudgeSettings, build: Job | None) -> Job:
+    """Return the job that runs a program, which is written from its files or, with ``build``, has been built from them by this job before."""
     memory = settings.limits.memory_bytes
-    job = {**command_job(tools, tools.run, memory), "files": {} if built else dict(files), "stdin": stdin}
+    job = {**command_job(tools, tools.run, memory), "files": {} if build else dict(files), "stdin": stdin}
     job |= {"seconds": settings.limits.cpu_seconds, "address_bytes": memory if tools.memory == "address" else 0}
     job |= {"stack": (stack_bytes(memory), MOST_STACK), "piped": opens_output(files)}
-    return Job(job, wall_seconds=settings.limits.wall_seconds, continues=built, memory_bytes=memory, profile="any")
+    common: dict[str, Any] = {"wall_seconds": settings.limits.wall_seconds, "memory_bytes": memory, "profile": "any"}
+    return Job(job, **common, continues=build is not None, build=build)
 
 
 def command_job(tools: Language, words: tuple[str, ...], memory_bytes: int) -> dict[str, Any]:

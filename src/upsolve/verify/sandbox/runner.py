@@ -198,13 +198,20 @@ def starved(job: Job, end: Exit) -> bool:
 
 
 def run_again(job: Job, running: Server, limits: Limits) -> Exit:
-    """Run a job again with PATIENCE times its limits of elapsed time, not extended further; the CPU time limit is unchanged."""
+    """Run a job again with PATIENCE times its limits of elapsed time, not extended further; the CPU time limit is unchanged.
+
+    A program that was built is built again, in empty folders. JudgeError if this fails.
+    """
 
     def patient(part: dict[str, Any]) -> dict[str, Any]:
         return {**part, "test_seconds": PATIENCE * part["test_seconds"]} if "test_seconds" in part else part
 
     tester = patient(job.tester) if job.tester else None
     longer = replace(job, attempt=patient(job.attempt), tester=tester, wall_seconds=PATIENCE * job.wall_seconds, waits=False)
+    if job.build and [end.returncode for end in run_part(server(job.profile, gvisor=running.gvisor), [job.build], limits)] != [
+        0
+    ]:
+        raise JudgeError("a program could not be built again, to repeat a run that had waited for a core")
     return run_part(server(job.profile, gvisor=running.gvisor), [longer], limits)[0]
 
 

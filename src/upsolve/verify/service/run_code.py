@@ -71,10 +71,11 @@ def run_program(program: Program, settings: JudgeSettings) -> ProgramResult:
         own = {name: encode_text(text) for name, text in {**tools.files, tools.file: program.code}.items()}
         files = {**program.files, **own}
         compiled = tools.compile and tools.file not in tools.run  # else ``compile`` only checks the syntax, as a run does
-        built = run_command(build_job(tools, files, seconds=program.build_seconds), settings) if compiled else None
+        build = build_job(tools, files, seconds=program.build_seconds) if compiled else None
+        built = run_command(build, settings) if build else None
         if built and built.returncode != 0:
             return ProgramResult(built)
-        job = run_job(tools, files, program.stdin, settings=settings, built=bool(compiled))
+        job = run_job(tools, files, program.stdin, settings=settings, build=build)
         ended = run_command(job, settings, own=bool(compiled))
     if program.fetch == ():
         return ProgramResult(built, ended)
