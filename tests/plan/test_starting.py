@@ -51,6 +51,9 @@ def test_a_recipe_is_written_once_and_loads(tmp_path, monkeypatch, capsys):
     assert init(monkeypatch, folder, "--out", file) == 2
     assert "--force" in capsys.readouterr().err
     assert init(monkeypatch, folder, "--out", file, "--force") == 0
+    assert "on the Hub" not in shown + capsys.readouterr().out
+    assert init(monkeypatch, folder, "--out", file, "--force", "--model", "runs/mine/training/modle") == 0
+    assert "--model runs/mine/training/modle: no such file or folder" in capsys.readouterr().out
 
 
 def test_init_names_the_share_that_decides_the_recipe_and_the_verdicts_that_come_first(tmp_path, monkeypatch, capsys):

@@ -196,7 +196,11 @@ def init(
     commands = [line.removeprefix("next: ").partition("    # ")[0] for line in steps]
     data = {"recipe": str(out), "tasks": found.info.tasks, "attempts": found.info.attempts, "next": commands}
     then = [line.replace("next", "then", 1) for line in steps[1:]]
-    lines = [f"{out}: {counts(found)}", *warnings(found), steps[0], *then]
+    is_found = model == "smollm2-135m" or Path(model).exists() or re.fullmatch(r"[\w-][\w.-]*/[\w.-]+(?<!\.gguf)", model)
+    unknown = (
+        [] if is_found else [f"--model {model}: no such file or folder here; commands read the model as a name on the Hub"]
+    )
+    lines = [f"{out}: {counts(found)}", *warnings(found), *unknown, steps[0], *then]
     answer(data, "\n".join(lines), as_json=as_json)
 
 
