@@ -242,3 +242,16 @@ def test_spans_of_syntax_count_characters(code, language, shown):
         found.append(code[end + skip : end + skip + length])
         end += skip + length
     assert found == shown
+
+
+def test_a_stopped_server_is_named(chromium, tmp_path, monkeypatch):
+    monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))
+    viewer = Served(plain_archive(tmp_path / "a").path)
+    with open_page(chromium, viewport={"width": 900, "height": 600}) as (page, _):
+        try:
+            page.goto(viewer.address)
+            page.wait_for_selector("main tbody tr")
+        finally:
+            viewer.stop()
+        page.get_by_role("link", name="Tasks").click()
+        page.get_by_role("alert").get_by_text("start `upsolve view` again").wait_for()

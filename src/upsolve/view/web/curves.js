@@ -37,10 +37,9 @@ function curve(name, points) {
   const [xs, ys] = [points.map(([x]) => x), points.map(([, y]) => y)];
   const low = ys.reduce((a, b) => Math.min(a, b)), high = ys.reduce((a, b) => Math.max(a, b));
   const first = xs[0], width = Math.max(1e-9, xs[xs.length - 1] - first), height = high - low || 1;
-  const drawn = points.length > 1 ? points : [points[0], [first + width, ys[0]]]; // a line through a single point, to be seen
-  const path = drawn.map(([x, y]) => `${(((x - first) / width) * 300).toFixed(1)},${(100 - ((y - low) / height) * 96 - 2).toFixed(1)}`).join(" ");
+  const path = points.map(([x, y]) => `${(((x - first) / width) * 300).toFixed(1)},${(100 - ((y - low) / height) * 96 - 2).toFixed(1)}`).join(" ");
   const text = `${decimal(ys[0], 4)} to ${decimal(ys[ys.length - 1], 4)}`;
-  if (low === high && points.length > 1) return el("figure", { class: "flat" }, el("figcaption", {}, el("b", {}, name), el("span", { class: "soft" }, ` ${decimal(low, 4)} throughout`)));
+  if (low === high) return el("figure", { class: "flat" }, el("figcaption", {}, el("b", {}, name), el("span", { class: "soft" }, ` ${decimal(low, 4)} ${points.length > 1 ? "throughout" : `at step ${first}`}`)));
   const picture = svg("svg", { viewBox: "0 0 300 100", preserveAspectRatio: "none", role: "img",
     "aria-label": `${name}: ${text}, steps ${first} to ${xs[xs.length - 1]}` },
     svg("line", { class: "grid", x1: 0, x2: 300, y1: 98, y2: 98 }), svg("line", { class: "grid", x1: 0, x2: 300, y1: 2, y2: 2 }), svg("polyline", { class: "curve", points: path }));
