@@ -13,7 +13,7 @@ from upsolve.evaluate.scores import Evaluation, Sweep, TaskScore, single
 from upsolve.report.blocks import bars, curve, html_of
 from upsolve.report.content import Example, Gain, ReportContent, fenced, markdown_of, pick_examples
 from upsolve.report.html import write_report
-from upsolve.report.overview import CURVES, curve_name, curves_of, failures, logged, stopped_at
+from upsolve.report.overview import CURVES, curve_name, curves_of, failures, large, logged, stopped_at
 from upsolve.report.plots import CONTROL, SERIES, change_by_task, pass_by_difficulty, pass_by_temperature
 from upsolve.report.programs import (
     Sample,
@@ -355,6 +355,12 @@ def test_a_curve_by_hand():
 def test_the_share_of_a_control_in_a_gain_by_hand(gain, beyond, said):
     control = Gain("shuffled verdicts", Estimate(gain, gain - 0.1, gain + 0.1, 200), Estimate(*beyond, 200))
     assert control.share == f"Training with shuffled verdicts {said}"
+
+
+@pytest.mark.parametrize(("low", "is_open"), [(-0.1, True), (0.0, True), (0.1, False)])
+def test_a_large_number_is_pale_if_its_interval_contains_0(low, is_open):
+    shown = html_of(large(Estimate(0.2, low, 0.4, 40), "change"))
+    assert ("the interval contains 0" in shown, 'class="large soft"' in shown) == (is_open, is_open)
 
 
 def test_bars_by_hand():

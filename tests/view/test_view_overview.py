@@ -358,6 +358,22 @@ def test_tools_stand_in_two_columns_on_a_phone(chromium, changes):
         assert seen == {*TOOLS} and not faults, faults
 
 
+def test_tables_of_a_report_need_no_scrolling_on_a_phone(chromium, tmp_path, runs):
+    """Each row is a list: the measure, then each model's value and the difference, under their names."""
+    write_content(report_content([runs / "rloo"]), tmp_path / "page.html")
+    with open_page(chromium, viewport={"width": 390, "height": 844}) as (page, faults):
+        page.goto((tmp_path / "page.html").as_uri())
+        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+        tables = page.locator(".wide").all()
+        assert len(tables) > 5 and all(one.evaluate("all => all.scrollWidth <= all.clientWidth") for one in tables)
+        shown = tables[1].locator("tbody tr").first.locator("td").all()
+        named = [cell.evaluate("cell => getComputedStyle(cell, '::before').content.slice(1, -1)") for cell in shown[1:]]
+        assert (
+            named[:2] == ["base", "trained"] and named[2].startswith("difference") and shown[1].inner_text() == "12.5 (T 0.5)"
+        )
+        assert broken_rules(page) == {} and not faults, faults
+
+
 def test_a_change_is_as_exact_as_in_the_report(chromium, tmp_path, monkeypatch):
     """4 of 8 and 1 of 8 samples are -37.5 points."""
     monkeypatch.setenv("UPSOLVE_CACHE", str(tmp_path / "cache"))

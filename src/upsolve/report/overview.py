@@ -131,8 +131,10 @@ def verdict_block(change: Change, controls: Sequence[Gain] = ()) -> Node:
 
 
 def large(difference: Estimate, meaning: str) -> Node:
-    """Return a difference in points as a large number beside its interval and its meaning."""
-    number = el("b", f"{100 * difference.mean:+.1f}", class_="large")
+    """Return a difference in points as a large number, pale if its interval contains 0, beside the interval and its meaning."""
+    is_open = difference.tasks >= DECIDABLE and difference.low <= 0 <= difference.high
+    number = el("b", f"{100 * difference.mean:+.1f}", class_="large soft" if is_open else "large")
+    meaning += "; the interval contains 0" if is_open else ""
     return el(
         "div", number, el("p", f"points {interval(difference, sign='+')} ", el("span", meaning, class_="soft")), class_="gain"
     )
@@ -150,14 +152,23 @@ def titled(table: Table) -> tuple[Node, ...]:
 
 
 def table_block(table: Table) -> Node:
-    """Return a table that scrolls if the page is too narrow for its columns."""
+    """Return a table that scrolls if the page is too narrow for its columns; on a phone, each row is a list of named values."""
     kinds = ["number" if right else None for right in table.numeric]
     heads = [
         el("th", name, scope="col", class_=kind) if name else el("td") for name, kind in zip(table.header, kinds, strict=True)
     ]
-    rows = [el("tr", *(el("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True))) for row in table.rows]
+    rows = [
+        el(
+            "tr",
+            *(
+                el("td", cell, class_=kind, data_label=name or None)
+                for cell, kind, name in zip(row, kinds, table.header, strict=True)
+            ),
+        )
+        for row in table.rows
+    ]
     inside = el("table", el("thead", el("tr", *heads)), el("tbody", *rows))
-    return el("div", inside, class_="wide", tabindex="0", role="region", aria_label=table.title)
+    return el("div", inside, class_="wide listed", tabindex="0", role="region", aria_label=table.title)
 
 
 def warnings_block(warnings: Sequence[str]) -> Node:
