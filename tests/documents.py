@@ -62,6 +62,11 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
+def outputs(page: Path) -> list[str]:
+    """Return the lines that a page shows as the output of its commands: those that are indented by four blanks, outside of fenced blocks."""
+    return re.findall(r"^    (\S.*)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+
+
 def kind_of(label: str, text: str) -> str:
     if label:
         return {"sh": "shell", "bash": "shell", "console": "shell", "jsonl": "json", "yml": "yaml"}.get(label, label)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from documents import ROOT, TYPED, blocks, forget_modules, run_command, write_files
+from documents import ROOT, TYPED, blocks, forget_modules, outputs, run_command, write_files
 
 from upsolve.archive.store import open_archive
 
@@ -63,6 +63,7 @@ def typed(tmp_path, monkeypatch, tiny_model):
         command = [sys.executable, "-m", module, *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=everything)
         assert not done.returncode, done.stderr[-3000:]
+        print(done.stdout)
 
     def small(words):
         command = words[words.index("upsolve") + 1]
@@ -84,12 +85,29 @@ def test_the_pages_are_those_that_are_typed_here():
     assert all((PAGES / name).is_file() for name in TYPED)
 
 
+@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.name)
+def test_a_tutorial_begins_with_its_goal_its_time_and_its_needs(page):
+    _, _, names, _, values, *_ = page.read_text().split("\n")
+    assert names == "|goal|time|needs|" and re.search(r"\|\d+ minutes", values)
+    assert outputs(page) or page.name == "nodes.md", "the output of its commands"
+
+
+def shows_its_outputs(name, said, *, but=()):
+    """Whether all outputs that a page shows were printed, but those of a larger model."""
+    assert [line for line in outputs(PAGES / name) if line not in said and not line.startswith(but)] == []
+
+
+@pytest.mark.slow
+def test_the_sandbox_before_trl(capsys):
+    run_command(["upsolve", "doctor", "--quick"])
+    shows_its_outputs("trl.md", capsys.readouterr().out)
+
+
 @pytest.mark.slow
 def test_a_table_of_submissions(typed, tmp_path, capsys):
     typed("submissions.md")
     text, said = (PAGES / "submissions.md").read_text(), capsys.readouterr().out
-    for line in re.findall(r"^    (\d+ records read = .*)$", text, re.MULTILINE):
-        assert line in said
+    shows_its_outputs("submissions.md", said, but=("More capable: ",))
     archive = open_archive(tmp_path / "my-archive")
     judges = ("recorded", "upsolve")
     assert [{v.judge.startswith(name) for v in archive.verdicts()} for name in judges] == [{True, False}] * 2
@@ -98,8 +116,9 @@ def test_a_table_of_submissions(typed, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_language_a_reward_an_objective_a_simulator(typed, tmp_path):
+def test_a_language_a_reward_an_objective_a_simulator(typed, tmp_path, capfd):
     typed("own.md")
+    shows_its_outputs("own.md", capfd.readouterr().out)
     verdicts = open_archive(tmp_path / "awk-archive").verdicts()
     assert sorted(verdict.status for verdict in verdicts) == ["failed", "failed", "passed", "passed"]
     recipe = (tmp_path / "runs/own/recipe.yaml").read_text()
@@ -108,6 +127,7 @@ def test_a_language_a_reward_an_objective_a_simulator(typed, tmp_path):
 
 
 @pytest.mark.slow
-def test_one_process_and_two(typed, tmp_path):
+def test_one_process_and_two(typed, tmp_path, capfd):
     typed("gpus.md")
+    shows_its_outputs("gpus.md", capfd.readouterr().out)
     assert all((tmp_path / f"runs/{name}/summary.json").is_file() for name in ("one", "two"))
