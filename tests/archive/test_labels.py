@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections import Counter
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -88,8 +89,20 @@ def test_weak_tests_are_known_by_what_they_barely_catch(tmp_path, tests, fails, 
     doubted = passed & (rights < 0.9)
     assert doubted.sum() < 50 or abs(rights[doubted].mean() - truth[doubted].mean()) < 0.1
     (row,) = label_rows(parts(archive))
-    assert row.caught == row.failed == len(programs) - row.passed
+    wrong = Counter(program.task_id for program, right in zip(programs, passed, strict=True) if not right)
+    assert row.failed == len(programs) - row.passed == wrong.total()
+    assert row.caught == sum(count for count in wrong.values() if count >= 3)
     assert (row.passed, row.passed_right) == (passed.sum(), pytest.approx(rights[passed].mean(), abs=1e-6))
+
+
+def test_tests_written_against_the_only_wrong_program_show_nothing_of_others(tmp_path):
+    """30 fixes, as commits have them: the program before fails one test of nine, the program after passes. No label is doubted because of that."""
+    pairs = [(Attempt(f"t{n}", f"x = {n}"), Attempt(f"t{n}", f"y = {n}")) for n in range(30)]
+    verdicts = [
+        (one, outcomes, "recorded:git") for pair in pairs for one, outcomes in zip(pair, ([F] + [P] * 8, [P] * 9), strict=True)
+    ]
+    (row,) = label_rows(parts(stored(tmp_path, [one for pair in pairs for one in pair], verdicts)))
+    assert (row.passed, row.caught) == (30, 0) and row.passed_right > 0.9
 
 
 def test_accuracies_of_three_judges_are_learned_from_their_votes(tmp_path):

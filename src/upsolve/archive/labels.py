@@ -14,7 +14,8 @@ three judges. They start at the values below, and only programs with three votes
 * Flips: two verdicts of one judge on one program differ with probability d = 2 e (1 - e), so e = (1 - sqrt(1 - 2 d)) / 2.
 * Missed programs: if f1 wrong programs fail exactly one of m tests and f2 exactly two, the tests miss at least
   f0 = (m - 1) / m * f1 (f1 - 1) / (2 (f2 + 1)) on average, whatever the programs' chances of failing a test (Chao 1987, Biometrics 43, with the
-  correction for bias), if the tests are as good as drawn at random. With w wrong programs found, 1 - b = f0 / (f0 + w) without flips.
+  correction for bias), if the tests are as good as drawn at random. Tests that were written against the only wrong program of a task, such as those of
+  a commit that fixes it, are not: tasks with fewer than ``SEVERAL`` wrong programs show nothing. With w wrong programs found, 1 - b = f0 / (f0 + w) without flips.
 
 All shares are shrunk to those of the archive, and these to ``FLIPS`` and ``MISSED``, as if ``STRENGTH`` programs had shown them.
 """
@@ -40,6 +41,8 @@ LEARNING = 3
 """Number of votes on a program from which the accuracies of judges are learned."""
 MOST_JUDGES = 62
 """Largest number of judges whose votes count, since a vote is a bit of an integer; judges with the most programs come first."""
+SEVERAL = 3
+"""Least number of wrong programs at a task from which the strength of its tests is estimated."""
 ROUNDS, PRECISION = 300, 1e-6
 """Most rounds of expectation maximisation, and the change of all probabilities below which it ends."""
 
@@ -79,7 +82,7 @@ from (
     select attempt_id, number, max(len(outcomes)) as tests, min(len([o for o in outcomes if o <> 'passed'])) as failed
     from verdicts join judges using (judge)
     where len(outcomes) > 2 and not list_contains(outcomes, 'unscored') group by attempt_id, number
-) join programs using (attempt_id) where failed > 0 group by number, task order by number, task
+) join programs using (attempt_id) where failed > 0 group by number, task having count(*) >= {several} order by number, task
 """
 """Wrong programs by the number of tests that they fail, of judges that recorded the outcomes of at least three tests."""
 RIGHT = "select attempt_id, passes, fails, p_right from programs join rights using (task, passes, fails)"
@@ -114,7 +117,7 @@ class JudgeLabels:
     failed_wrong: float
     """Expected share of wrong programs among the failed ones, [0, 1]; nan if none failed."""
     caught: int
-    """Failed programs with a recorded outcome of each test; the strength of the tests is estimated from these. 0: ``MISSED`` is assumed."""
+    """Failed programs with a recorded outcome of each test, at tasks with ``SEVERAL`` of them; the strength of the tests is estimated from these. 0: ``MISSED`` is assumed."""
 
 
 class Labels:
@@ -190,7 +193,7 @@ def accuracies_of(connection: Any, judges: int, passes_JT: Floats) -> Accuracies
         share = (differ + STRENGTH * 2 * FLIPS * (1 - FLIPS)) / (programs + STRENGTH)
         flips_J[number] = (1 - np.sqrt(max(0.0, 1 - 2 * share))) / 2
     missed_JT, caught_JT = np.zeros_like(passes_JT), np.zeros_like(passes_JT)
-    number, task, tests, once, twice, caught = connection.sql(CAUGHT).fetchnumpy().values()
+    number, task, tests, once, twice, caught = connection.sql(CAUGHT.format(several=SEVERAL)).fetchnumpy().values()
     missed_JT[number, task] = np.minimum(missed_by(tests, once, twice), passes_JT[number, task])
     caught_JT[number, task] = caught
     found_J = caught_JT.sum(axis=1)
