@@ -13,7 +13,7 @@ import pytest
 from upsolve.archive.split import Split
 from upsolve.archive.store import Archive
 from upsolve.cli.main import main
-from upsolve.cli.recipes import cost_rows
+from upsolve.cli.recipes import cost_rows, what_next
 from upsolve.config import DataConfig, EvalConfig, ModelConfig, OptimConfig, Recipe, RewardConfig, SampleConfig, load_recipe
 from upsolve.config.rules import few_dev_tasks, few_steps, few_tasks
 from upsolve.evaluate.intervals import Estimate
@@ -270,6 +270,59 @@ def test_advice_is_the_first_rule_that_applies(change, said):
     assert [*missed, "worth_it"][0] == deciding(plan)[0], "the first threshold that is missed decides"
 
 
+def few(reason):
+    return {"groups": Groups(100, 400, 65, 0, {reason: 65} if reason else {}, {})}
+
+
+IMITATED = {
+    "groups": Groups(900, 1400, 900, 0, {"all failed": 860, "all passed": 40}, {}, 40),
+    "imitates": True,
+    "needs": "pass",
+}
+NONE_PASS = {"base": (BasePass("all", 12, share(0, 12), share(0, 48)),)}
+
+
+@pytest.mark.parametrize(
+    ("change", "command"),
+    [
+        ({}, "run sft --archive here --model m --out runs/sft"),
+        ({"tests": Tests(0, 0, 0, share(90, 100), share(0, 0))}, "train sft --archive here --model m --out runs/sft"),
+        ({"likelihood": None, "base": (), "cost": None, "model": ""}, "plan here --recipe sft --model m"),
+        ({"noise": Noise(share(30, 40), 10, 0, 0)}, "verify here --all"),
+        (few("no attempt"), "sample --archive here --model m"),
+        (few("one attempt"), "sample --archive here --model m"),
+        (few("fewer than 4 attempts"), "sample --archive here --model m"),
+        (few("no scored attempt"), "verify here"),
+        (few("all passed"), "tests grow here here-grown"),
+        (few("all failed"), "train unsolved --archive here --model m --out runs/unsolved"),
+        (few("no tests"), "ingest PATH here"),
+        (few(""), "ingest PATH here"),
+        ({**few("no attempt"), "archive": "embedded"}, "archive info embedded"),
+        ({"leaks": Leaks({"bench": 9}, {"bench": 164}, ())}, "archive doctor here --fix here-clean"),
+        ({"cost": replace(GOOD.cost, peak_bytes=2**34)}, "memory sft --archive here --model m"),
+        ({"base": (BasePass("all", 12, share(11, 12), share(20, 24)),)}, "ingest PATH here"),
+        ({"base": (BasePass("all", 12, share(6, 12), share(4, 24)),)}, "run ssd --archive here --model m --out runs/ssd"),
+        (NONE_PASS, "plan here --recipe sft --model m"),
+        ({"likelihood": replace(GOOD.likelihood, passed=Estimate(-1.5, -2, -1, 12))}, "plan here --recipe sft --model m"),
+        ({**IMITATED, **NONE_PASS}, "train unsolved --archive here --model m --out runs/unsolved"),
+    ],
+)  # fmt: skip
+def test_every_advice_has_a_next_command_on_the_same_archive(change, command):
+    plan = replace(GOOD, **change)
+    loaded = load_recipe("sft", [f"data.archive={plan.archive}", "model.name=m"])
+    line = what_next(replace(plan, rule=deciding(plan)[0]), "sft", loaded)
+    assert line.startswith(f"next: upsolve {command}    # "), line
+
+
+def test_the_next_command_repeats_settings_and_leaves_out_what_the_recipe_says(tmp_path):
+    file = tmp_path / "r.yaml"
+    file.write_text("base: sft\nmodel: {name: m}\ndata: {archive: here}\n")
+    loaded = load_recipe(str(file), ["optim.lr=1e-5"])
+    good = replace(GOOD, rule="worth_it")
+    assert f"run {file} --set optim.lr=1e-5 --out runs/r " in what_next(good, str(file), loaded, ["optim.lr=1e-5"])
+    assert "upsolve init here --model m " in what_next(good, None, loaded)
+
+
 def test_checks_name_the_value_and_the_threshold_of_each_rule():
     rows = {check.rule: (check.measured, check.threshold) for check in checks_of(GOOD)}
     assert rows == {
@@ -359,7 +412,8 @@ def here(monkeypatch, capfd):
 def test_the_command_prints_tables_or_json(archive, here):
     words = ("plan", archive.path, "--no-model", "--set", "data.group_size=2", "--set", "data.split=ranked", "--judged", 8)
     said = here(*words)
-    assert "recorded verdicts" in said and said.rstrip().splitlines()[-1].endswith(".")
+    *_, last, then = said.rstrip().splitlines()
+    assert "recorded verdicts" in said and last.endswith(".") and then.startswith("next: upsolve ")
     assert "what the advice rests on" in said and "at least 30" in said and "missed" in said
     found = json.loads(here(*words, "--json", "--against", "embedded"))
     assert (

@@ -244,31 +244,55 @@ def plan(
         print_json(asdict(result))
     else:
         show_plan(result)
-        if line := what_next(result, recipe, loaded):
-            typer.echo(line)
+        typer.echo(what_next(result, recipe, loaded, settings))
 
 
-def what_next(plan: "Plan", recipe: str | None, loaded: "Recipe") -> str:
-    """Return the line with the command that follows from the advice; "" if no command of upsolve follows."""
+def what_next(plan: "Plan", recipe: str | None, loaded: "Recipe", settings: Sequence[str] | None = None) -> str:
+    """Return the line with the command that follows from the advice."""
+    from upsolve.archive.places import SHIPPED
+
     archive, model, first = plan.archive, loaded.model.name, "runs/unsolved"
     on_it = ("--archive", archive, "--model", model)
-    if plan.rule == "worth_it" and not plan.model:
-        return next_step(
-            "can the model learn from it?", "plan", archive, *(("--recipe", recipe) if recipe else ()), "--model", model
-        )
-    if plan.rule == "worth_it" and recipe is None:
+    more = ("more tasks", "ingest", "PATH", archive)
+    same = (recipe, *options_of(recipe, loaded, settings)) if recipe else ()
+    if plan.rule == "worth_it" and plan.model and not recipe:
         return next_step("a recipe for this archive", "init", archive, "--model", model)
+    trained = ("--out", f"runs/{Path(recipe or '').stem}")
+    measures = plan.tests.most or loaded.evaluate.archives
+    run = ("measure, train, measure again, report", "run") if measures else ("no tests here, so measure elsewhere", "train")
     steps: dict[str, tuple[str, ...]] = {
-        "worth_it": ("measure, train, measure again, report", "run", recipe or "", "--out", f"runs/{Path(recipe or '').stem}"),
+        "worth_it": (*run, *same, *trained)
+        if plan.model
+        else ("can the model learn from it?", "plan", archive, *(("--recipe", recipe) if recipe else ()), "--model", model),
         "noisy": ("judge again", "verify", archive, "--all"),
         "leaking": ("an archive without them", "archive", "doctor", archive, "--fix", f"{Path(archive).name}-clean"),
-        "too_large": ("what needs the memory", "memory", recipe or "rloo", *on_it),
+        "too_large": ("what needs the memory", "memory", *(same or ("rloo", *on_it))),
+        "solved": more,
         "unable": ("will imitation help?", "plan", archive, "--recipe", "sft", "--model", model),
         "unlike": ("will imitation help?", "plan", archive, "--recipe", "sft", "--model", model),
         "failed_alone": (f"then {recipe or 'sft'} with --model {first}/model", "train", "unsolved", *on_it, "--out", first),
         "sharper": ("the control", "run", "ssd", *on_it, "--out", "runs/ssd"),
     }
-    return next_step(*steps[plan.rule]) if plan.rule in steps else ""
+    sample, grown = ("more attempts", "sample", *on_it), f"{Path(archive).name}-grown"
+    remedies = {
+        "no attempt": sample,
+        "one attempt": sample,
+        "no scored attempt": ("verdicts", "verify", archive),
+        "all passed": ("stricter tests", "tests", "grow", archive, grown),
+        "all failed": ("imitate failed attempts first", "train", "unsolved", *on_it, "--out", first),
+    }
+    step = steps.get(plan.rule) or remedies.get(plan.lacking, sample if plan.lacking.startswith("fewer than") else more)
+    if archive in SHIPPED and step[1] in ("ingest", "sample", "verify"):  # read-only
+        step = ("attempts by author, verdicts by judge", "archive", "info", archive)
+    return next_step(*step)
+
+
+def options_of(recipe: str, loaded: "Recipe", settings: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the options by which a loaded recipe differs from its file: archive, model and settings."""
+    own = load(recipe, settings)
+    named = (("--archive", own.data.archive, loaded.data.archive), ("--model", own.model.name, loaded.model.name))
+    changed = [(option, value) for option, before, value in named if value != before]
+    return tuple(word for pair in [*changed, *(("--set", one) for one in settings or ())] for word in pair)
 
 
 def show_plan(plan: "Plan") -> None:

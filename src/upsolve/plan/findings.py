@@ -231,6 +231,11 @@ class Plan:
         """Requirement for training on a group, in words."""
         return NEEDED[self.needs]
 
+    @property
+    def lacking(self) -> str:
+        """Most frequent reason for tasks without the attempts that the estimator needs; "" if none lacks them."""
+        return next((name for name in self.groups.others if not name.startswith(SUFFICE[self.needs])), "")
+
 
 HELD = 0.95
 """Recorded verdicts count as noisy if the upper end of the interval of their agreement with fresh verdicts is below this share."""
@@ -303,9 +308,8 @@ def scarce(plan: Plan) -> Ruling:
     reading = (name, f"{plan.usable:,} of {groups.training_tasks:,}", f"at least {FEW_GROUPS}")
     if plan.usable >= FEW_GROUPS:
         return reading, ""
-    reason = next((name for name in groups.others if not name.startswith(SUFFICE[plan.needs])), "")
-    remedy = REMEDIES.get(reason, "add tasks and attempts")
-    most_often = f" (most often: {reason})" if reason else ""
+    remedy = REMEDIES.get(plan.lacking, "add tasks and attempts")
+    most_often = f" (most often: {plan.lacking})" if plan.lacking else ""
     return reading, (
         f"Do not train on it yet: {plan.usable} of {groups.training_tasks} training tasks have {plan.needed}{most_often}, "
         f"and {FEW_GROUPS} are needed; {remedy}."
