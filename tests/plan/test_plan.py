@@ -31,7 +31,8 @@ from upsolve.plan.findings import (
     deciding,
     share,
 )
-from upsolve.plan.planning import imitates, leaks_of, outcomes_of, plan_archive, quiet_split, tests_of
+from upsolve.plan.planning import imitates, leaks_of, outcomes_of, plan_archive, quiet_split
+from upsolve.plan.planning import tests_of as count_tests
 from upsolve.plan.probed import Samples, Scores, base_of, cost_of, spread_tasks
 from upsolve.policy.decoding.sample import LocalModel
 from upsolve.types import Attempt, Group, Status, Task, TestCase, TestKind, Verdict
@@ -93,7 +94,7 @@ def test_tasks_without_tests_have_none_that_fail_an_attempt():
     """Their attempts have recorded outcomes, which say nothing about tests."""
     tested = group((Status.FAILED,))
     untested = replace(tested, task=replace(tested.task, tests=()))
-    found = tests_of(Split({"train": [tested.task, untested.task]}, {"train": (tested, untested)}))
+    found = count_tests(Split({"train": [tested.task, untested.task]}, {"train": (tested, untested)}))
     assert (found.discerning.count, found.discerning.of) == (1, 1)
 
 
