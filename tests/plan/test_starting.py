@@ -141,6 +141,18 @@ def test_init_states_what_an_archive_lacks(tmp_path, monkeypatch):
     assert yaml.safe_load(text)["evaluate"]["temperatures"] == [0, 0.2, 0.6, 1.0]
 
 
+@pytest.mark.parametrize("folds", [(), ("--folds", 2)])
+def test_an_archive_without_tests_is_trained_on_and_measured_elsewhere(tmp_path, monkeypatch, capsys, folds):
+    folder, file = archive_of(tmp_path / "archive", tests=0, split=not folds), tmp_path / "r.yaml"
+    init(monkeypatch, folder, "--out", file)
+    *_, train, measure = capsys.readouterr().out.splitlines()
+    assert train.startswith(f"then: upsolve train {file} --out runs/r ")
+    assert "upsolve eval runs/r/recipe.yaml --model runs/r/model --set 'evaluate.archives=[NAME]' --out runs/r " in measure
+    assert command(monkeypatch, "run", file, "--out", tmp_path / "run", *folds) == 2
+    assert re.search("evaluate.split: test: none of .* has tests.*evaluate.archives.*upsolve train", capsys.readouterr().err)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("archive", ["embedded", "embedded-sql"])
 def test_the_archives_of_the_package_get_a_recipe(tmp_path, monkeypatch, archive):
     file = tmp_path / "first.yaml"

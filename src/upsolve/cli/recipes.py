@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from upsolve.evaluate.intervals import Estimate
     from upsolve.plan.findings import Plan, Share
 
-__all__ = ["explain", "init", "load", "load_evaluated", "memory", "open_trained_on", "plan", "recipes"]
+__all__ = ["ELSEWHERE", "explain", "init", "load", "load_evaluated", "memory", "open_trained_on", "plan", "recipes"]
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Start here": ("demo", "auto", "sft", "rloo"),
@@ -57,6 +57,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 """Heading -> recipes, in the order in which they are listed; the last heading has all other recipes, those in folders."""
 CITATION = re.compile(r" \([^()]*\d{4}\.\d{5}[^()]*\)")
+ELSEWHERE = ("--set", "evaluate.archives=[NAME]")
+"""Option by which ``eval`` measures on another archive or benchmark; the reader replaces NAME."""
 LISTED = 120
 """Width of the list of recipes, characters."""
 
@@ -191,8 +193,12 @@ def init(
     load_recipe(str(out))
     judge = ("verdicts first", "verify", archive) if found.info.unjudged and archive not in SHIPPED else ()
     plan = ("will it help, and what will it cost?", "plan", archive, "--recipe", str(out))
-    run = ("measure, train, measure again, report", "run", str(out), "--out", f"runs/{out.stem}")
-    steps = [next_step(*words) for words in (judge, plan, run) if words]
+    folder = f"runs/{out.stem}"
+    run = [("measure, train, measure again, report", "run", str(out), "--out", folder)]
+    if found.untested == found.info.tasks:
+        model_of = ("--model", f"{folder}/model", *ELSEWHERE, "--out", folder)
+        run = [("train", "train", *run[0][2:]), ("measure on a benchmark", "eval", f"{folder}/recipe.yaml", *model_of)]
+    steps = [next_step(*words) for words in (judge, plan, *run) if words]
     commands = [line.removeprefix("next: ").partition("    # ")[0] for line in steps]
     data = {"recipe": str(out), "tasks": found.info.tasks, "attempts": found.info.attempts, "next": commands}
     then = [line.replace("next", "then", 1) for line in steps[1:]]

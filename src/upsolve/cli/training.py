@@ -26,7 +26,7 @@ from upsolve.cli.app import (
     show_results,
     text_of,
 )
-from upsolve.cli.recipes import load, load_evaluated, open_trained_on
+from upsolve.cli.recipes import ELSEWHERE, load, load_evaluated, open_trained_on
 from upsolve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -84,10 +84,13 @@ def run(
     """Evaluate a model, train it on an archive, evaluate it again, write a report. Rerun the same command to resume."""
     loaded = load_evaluated(recipe, with_checkpoints(settings, keep_checkpoints), model=model, archive=archive, seed=seed)
     stored = open_trained_on(loaded)
+    from upsolve.evaluate.tasksets import check_measurable
     from upsolve.train.run.folder import check_out
 
     check_out(out, loaded, evaluates=True, fresh=fresh or folds > 0)
     split = None if folds else checked_split(stored, loaded)
+    measured = split.tasks[loaded.evaluate.split] if split else stored.tasks()
+    check_measurable(measured, loaded.data.archive, loaded.evaluate)
     from upsolve.cli.figures import results_figures
     from upsolve.experiment import run_folds, run_recipe  # torch is imported after the checks: it takes seconds
 
@@ -158,7 +161,9 @@ def train(
     if Processes().is_main:  # another node may not see the folder
         write_card(trained.folder, loaded.name)
     own = str(out / "recipe.yaml")  # the run's split and prompts
-    measure = ("eval", own, "--model", str(trained.folder), "--out", str(out))
+    is_tested = loaded.evaluate.archives or any(task.tests for task in split.tasks[loaded.evaluate.split])
+    elsewhere = () if is_tested else ELSEWHERE
+    measure = ("eval", own, "--model", str(trained.folder), *elsewhere, "--out", str(out))
     text = f"{trained.text()}\nmodel: {trained.folder}\n{next_step('measure the model', *measure)}"
     answer(trained.facts(), text, as_json=as_json)
     if trained.collapsed:

@@ -16,7 +16,7 @@ from upsolve.errors import ConfigError
 from upsolve.evaluate.choice import Drawn, choices_from
 from upsolve.evaluate.samples import SampledModel, SampleRun, sample_rows
 from upsolve.evaluate.scores import Choices, Evaluation, Sweep, best_temperature, score_tasks, temperature_name
-from upsolve.evaluate.tasksets import TaskSet, report_trained, task_sets, tested
+from upsolve.evaluate.tasksets import TaskSet, check_measurable, report_trained, task_sets, tested
 from upsolve.files import json_lines, write_text
 from upsolve.policy.decoding.sample import LocalModel
 from upsolve.policy.prompt import prompts_id
@@ -60,13 +60,14 @@ def held_out(split: Split, archive: str, config: EvalConfig, data: DataConfig | 
         data: how to split further archives; None: as ``DataConfig()``.
 
     Raises:
-        ConfigError: there is no task, or a task set is not found, has no such split, or has tasks nearly equal to training tasks.
+        ConfigError: there is no task, or none with tests; or a task set is not found, has no such split, or has tasks nearly equal to training tasks.
     """
     dev, test = split.tasks["dev"], split.tasks[config.split]
     chosen = tuple(test[: config.tasks or None])
     names = {task.task_id for task in chosen}
     groups = split.groups[config.split]
     stored = groups if len(chosen) == len(test) else tuple(group for group in groups if group.task.task_id in names)
+    check_measurable(chosen, archive, config)
     others = task_sets(config, data or DataConfig(), [*split.tasks["train"], *split.tasks["dev"]])
     if not chosen and not others:
         sizes = ", ".join(f"{name} {len(tasks):,}" for name, tasks in split.tasks.items())

@@ -11,12 +11,12 @@ from upsolve.archive.places import SHIPPED
 from upsolve.archive.split import find_leaks, recorded_name, tasks_of
 from upsolve.archive.store import read_tasks
 from upsolve.config import DataConfig, EvalConfig, load_recipe
-from upsolve.errors import ConfigError
+from upsolve.errors import ConfigError, counted
 from upsolve.languages.names import asking_for
 from upsolve.train.data.drawn import FOLDER, recorded_keys
 from upsolve.types import Task
 
-__all__ = ["BENCHMARKS", "Benchmark", "TaskSet", "report_trained", "task_sets", "tested"]
+__all__ = ["BENCHMARKS", "Benchmark", "TaskSet", "check_measurable", "report_trained", "task_sets", "tested"]
 
 SPLITS = ("train", "dev", "test")
 VARIABLE = "UPSOLVE_BENCHMARKS"
@@ -125,6 +125,15 @@ def tested(tasks: Sequence[Task], name: str) -> tuple[Task, ...]:
             stacklevel=3,
         )
     return testable
+
+
+def check_measurable(tasks: Sequence[Task], archive: str, config: EvalConfig) -> None:
+    """Raise ConfigError if there are tasks to measure on, but none has tests, and ``evaluate.archives`` is empty."""
+    if tasks and not config.archives and not any(task.tests for task in tasks):
+        raise ConfigError(
+            f"evaluate.split: {config.split}: none of its {counted(len(tasks), 'task')} in {archive} has tests, so no sample can be judged; "
+            "measure on others (evaluate.archives=[NAME]), or train alone (`upsolve train`)"
+        )
 
 
 def check_leaks(training: Sequence[Task], measured: Sequence[Task], name: str, *, refuse: bool) -> tuple[str, ...]:
