@@ -37,7 +37,7 @@ def test_questions_are_tasks_with_tests_and_reference(tmp_path):
     assert (square.language, square.reference, square.prompt) == ("python", program, "Square <n>.\nFast.")
     assert [test.hidden for test in square.tests] == [False, True]
     assert (echo.language, echo.tests[0].kind, echo.tests[0].input, echo.tests[0].expected) == ("c", TestKind.STDIO, "2", "4")
-    assert "a test of c_function has code" in rejected_rows(report)[0]["reason"]
+    assert "the question type c_function is code" in rejected_rows(report)[0]["reason"]
     outcomes = {
         code: judge(square, Attempt(square.task_id, code)).outcomes for code in (program, program.replace("n * n", "2 * n + 3"))
     }

@@ -1,5 +1,6 @@
 """Plan for queries: run a query against the database of every test in one process; compare the rows outside it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isinf
@@ -28,6 +29,11 @@ from upsolve.verify.sandbox.runner import Exit, run_jobs
 __all__ = ["expected_rows", "query_fault", "run_queries"]
 
 
+RANDOM, NO_CODE = (
+    re.compile(r"\b(random|randomblob|uuid|gen_random_uuid)\s*\(", re.IGNORECASE),
+    re.compile(r"'[^']*'|--[^\n]*|/\*.*?\*/", re.DOTALL),
+)
+"""Functions of SQLite and DuckDB with random values; texts and comments of a query."""
 PLACES = ("test", "start", "end")
 """Integer fields of a record: index of the test, and offsets of its rows in the output, bytes."""
 
@@ -74,6 +80,8 @@ def expected_rows(
 ) -> list[str]:
     """Return the rows of a reference query for each database, in the form of expected outputs; it runs in the sandbox.
 
+    A query that calls ``random()`` has no expected rows: a right query may give others.
+
     Args:
         query: the reference query.
         databases: SQL scripts that build the databases.
@@ -81,10 +89,12 @@ def expected_rows(
         name: name or alias of the language.
 
     Raises:
-        ValueError: a database cannot be built, or the query fails on it; says why.
+        ValueError: a database cannot be built, the query fails on it, or its rows are random; says why.
         JudgeError: the sandbox broke, or a layer is missing.
     """
     settings = settings or JudgeSettings()
+    if found := RANDOM.search(NO_CODE.sub(" ", query)):
+        raise ValueError(f"the reference query calls {found[1]}(): a right query may give other rows")
     task = Task("reference", "", tuple(TestCase(TestKind.STDIO, database) for database in databases), compare="rows")
     (end,) = run_jobs([query_job(query, databases, settings, language(name).engine)], settings)
     try:
