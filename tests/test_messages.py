@@ -46,6 +46,7 @@ FILES = {
     "list.yaml": "- a\n",
     "many.yaml": "optim: {a: 1, b: 2, c: 3, d: 4}",
     "lr.yaml": "optim: {learning_rate: 1}",
+    "own/mine.yaml": "{}",
     "stage.yaml": "optimizer: {lr: 1}",
     "base.yaml": "base: rlooo",
     "self.yaml": "base: self.yaml",
@@ -100,6 +101,8 @@ WORDS = [
 ]
 RECIPES = [
     mistake("train none.yaml", "none.yaml", "no such recipe; name a file, or a recipe that `upsolve recipes` lists"),
+    mistake("train own/mine.yml", "own/mine.yml", "did you mean own/mine.yaml?"),
+    mistake("train own/mien", "own/mien", "did you mean own/mine.yaml?"),
     mistake("train rlooo", "rlooo", "did you mean rloo"),
     mistake("train folder", "folder", "--archive folder"),
     mistake("train lr.yaml", "lr.yaml", "did you mean optim.lr?"),

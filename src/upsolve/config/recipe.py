@@ -115,6 +115,9 @@ def recipe_file(name: str | Path) -> Path:
     stem = str(name).removesuffix(".yaml").rpartition("/")[2]
     close = [key for key in recipes if key.rpartition("/")[2] == stem] or get_close_matches(stem, recipes, n=NEAREST)
     close = close or [key for key in recipes if stem and stem in key][:NEAREST]
+    beside = path.parent.iterdir() if path.parent.is_dir() else ()
+    files = {file.stem: str(file) for file in beside if file.suffix in (".yaml", ".yml")}
+    close = [*(files[one] for one in get_close_matches(path.stem, files, n=NEAREST)), *close][:NEAREST]
     hint = f"did you mean {' or '.join(close)}?" if close else "name a file, or a recipe that `upsolve recipes` lists"
     raise ConfigError(f"{name}: no such recipe; {hint}")
 
