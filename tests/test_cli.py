@@ -162,7 +162,7 @@ def test_ingest_verify_look_and_export(archive, here, tmp_path):
     assert {*json.loads(here("archive", "query", archive, twice, "--json"))["rows"][0]} == {"code", "code_1", "code_2"}
     assert "7 rows" in here("archive", "export", archive, tmp_path / "out.jsonl")  # every verdict of both runs
     how = ["--recipe", "sft", "--set", "data.train=0.98", "--set", "data.dev=0.01", "--form", "plain"]
-    assert "1 rows of train" in here("archive", "export", archive, tmp_path / "sft", "--as", "sft", *how)
+    assert "1 row of train" in here("archive", "export", archive, tmp_path / "sft", "--as", "sft", *how)
     card = (tmp_path / "sft" / "README.md").read_text()
     assert f"upsolve archive export {archive} {tmp_path / 'sft'} --as sft --recipe sft --set data.train=0.98" in card
     assert "--option form=plain" in card and "human-eval" in plain(here("archive", "export", "--formats"))

@@ -31,7 +31,7 @@ def run(monkeypatch, capsys, tmp_path):
 
 def test_wide_rows_are_printed_as_lists_of_their_values(run):
     said = run("select * from attempts limit 1")
-    assert said.startswith("1 rows\n\nrow 1\n  attempt_id: ") and "  author: [b]\n" in said
+    assert said.startswith("1 row\n\nrow 1\n  attempt_id: ") and "  author: [b]\n" in said
     assert "  code:\n    def f(x):\n        return x  # [/red] :smile: " in said
     assert "parent_id" not in said  # has no value
 

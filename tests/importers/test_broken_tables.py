@@ -264,7 +264,7 @@ CASES = {
     "bytes of parquet": reads({"a.parquet": parquet({"prompt": ["add"] * 3, "code": [b"x", b"y", b"\xff"], "status": ["AC", "WA", "AC"]})}, "x+ y-", "code: .*UTF-8|unicode"),
     "a cut parquet file": stops(parquet({"prompt": ["add"]})[:-5], AGAIN),
     "no tables": stops(sql("create view v as select 1 where 0"), "which table.*its tables are v .0 rows"),
-    "two tables": stops(sql("create table log (prompt, code, status)", "create table more as select 1", rows=[("add", "x", "AC")]), r"which table\? --query NAME; its tables are log .1 rows., more .1 rows"),
+    "two tables": stops(sql("create table log (prompt, code, status)", "create table more as select 1", rows=[("add", "x", "AC")]), r"which table\? --query NAME; its tables are log .1 row., more .1 row"),
     "two tables of which one is empty": reads(sql("create table log (prompt, code, status)", "create table more (a)", rows=[("add", "x", "AC")]), "x+"),
     "a view": reads(sql("create table log (a, b, c)", "create view v as select a as prompt, b as code, c as status from log", rows=[("add", "x", "AC")]), "x+", query="v"),
     "a table with the name of a word of sql": stops(sql("create table log (a, b, c)", 'create table "order ""by" as select 1'), "no table 'none'", query="none"),

@@ -138,7 +138,7 @@ def test_a_query_of_a_database(tmp_path, database):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, r"which table\? --query NAME; its tables are submission \(2 rows\), problem \(1 rows\)"),
+        ({}, r"which table\? --query NAME; its tables are submission \(2 rows\), problem \(1 row\)"),
         ({"query": "select * from submissions"}, "no such table: submissions"),
         ({"query": "delete from submission"}, "readonly"),
         (

@@ -29,7 +29,7 @@ from upsolve.archive.labels import register_labels
 from upsolve.archive.places import SHIPPED, fresh, is_url, locked, place_of, refuse_shipped, remove_folder
 from upsolve.archive.preference import register_contradictions, register_scores
 from upsolve.archive.schema import OLDEST, SCHEMA, TABLES
-from upsolve.errors import ArchiveError, SchemaError, SourceError, one_line
+from upsolve.errors import ArchiveError, SchemaError, SourceError, counted, one_line
 from upsolve.files import is_remote, write_text
 from upsolve.plugins import find
 from upsolve.records import from_row
@@ -77,7 +77,9 @@ class Archive:
     def _repr_html_(self) -> str:
         """Return the folder and the numbers of stored records, for a notebook."""
         rows = {name: sum(pq.read_metadata(fresh(part)).num_rows for part in self.parts(name)) for name in TABLES}
-        return html_facts("Archive", {"folder": str(self.path), **{name: f"{count:,} rows" for name, count in rows.items()}})
+        return html_facts(
+            "Archive", {"folder": str(self.path), **{name: counted(count, "row") for name, count in rows.items()}}
+        )
 
     @classmethod
     def create(cls, path: str | Path) -> "Archive":

@@ -28,7 +28,7 @@ from upsolve.cli.app import (
 )
 from upsolve.cli.recipes import load
 from upsolve.cli.suites import Checked, OutFolder, sanity_of
-from upsolve.errors import ConfigError
+from upsolve.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from upsolve.archive.info import Agreement
@@ -355,9 +355,9 @@ def query(
         return
     shown = answer.slice(0, rows or None)
     cells = [[str(value) for value in row.values()] for row in shown.to_pylist()]
-    show_rows(f"{answer.num_rows:,} rows", answer.column_names, cells)
+    show_rows(counted(answer.num_rows, "row"), answer.column_names, cells)
     if len(cells) < answer.num_rows:
-        typer.echo(f"the first {len(cells):,} of {answer.num_rows:,} rows; --rows 0 prints all")
+        typer.echo(f"the first {len(cells):,} of {counted(answer.num_rows, 'row')}; --rows 0 prints all")
 
 
 @archive_app.command("score")

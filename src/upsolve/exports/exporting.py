@@ -20,7 +20,7 @@ from upsolve.archive.schema import TABLES
 from upsolve.archive.split import report_languages, split_archive
 from upsolve.archive.store import Archive
 from upsolve.config import DataConfig, PromptConfig, Recipe, load_recipe
-from upsolve.errors import ArchiveError, ConfigError
+from upsolve.errors import ArchiveError, ConfigError, counted
 from upsolve.exports.record import COMPLETION, Column, Content, Export, LeftOut, Place, licence_of
 from upsolve.files import refuse_device, replaced, write_text
 from upsolve.importers.source import parse_options
@@ -61,7 +61,7 @@ class Exported:
 
     def text(self) -> str:
         """Return the counts as lines of text."""
-        lines = [f"{count:,} rows{f' of {split}' if split else ''}: {self.path}" for split, count in self.rows.items()]
+        lines = [f"{counted(count, 'row')}{f' of {split}' if split else ''}: {self.path}" for split, count in self.rows.items()]
         return "\n".join([*lines, *(f"left out: {count:,} {reason}" for reason, count in Counter(self.left_out).most_common())])
 
 
@@ -322,13 +322,13 @@ def card_text(work: Work, parts: Sequence[Part], *, archive: str, command: str) 
     splits = [(f"`{split}`", f"{tasks[split]:,}", f"{count:,}") for split, count in work.rows.items()]
     sections = [
         f"# {work.path.name}",
-        f"{total:,} rows of the archive `{archive}`, {about}",
+        f"{counted(total, 'row')} of the archive `{archive}`, {about}",
         *("## Splits", table(("split", "tasks", "rows"), splits)),
         *("## Columns", table(("column", "meaning"), [(f"`{column.name}`", column.help) for column in work.columns])),
-        *counted("## Licences", "licence", licences),
-        *counted("## Judges", "judge", {} if of_tasks else judges_of(parts)),
-        *counted("## Left out", "reason", work.left_out),
-        *counted("## Flagged", "name", work.flagged),
+        *count_table("## Licences", "licence", licences),
+        *count_table("## Judges", "judge", {} if of_tasks else judges_of(parts)),
+        *count_table("## Left out", "reason", work.left_out),
+        *count_table("## Flagged", "name", work.flagged),
         *("## How it was made", f"```\n{command}\n```" if command else "By `upsolve.export_archive` in Python."),
     ]
     if recipe := work.card_recipe():
@@ -345,7 +345,7 @@ def card_text(work: Work, parts: Sequence[Part], *, archive: str, command: str) 
     return f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---\n\n" + "\n\n".join(sections) + "\n"
 
 
-def counted(title: str, label: str, counts: Mapping[str, int]) -> list[str]:
+def count_table(title: str, label: str, counts: Mapping[str, int]) -> list[str]:
     """Return a section with counts, the highest first; nothing if there are none."""
     rows = [(name, f"{count:,}") for name, count in Counter(counts).most_common()]
     return [title, table((label, "number"), rows)] if rows else []

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from upsolve.errors import MissingExtraError, SourceError, one_line
+from upsolve.errors import MissingExtraError, SourceError, counted, one_line
 from upsolve.extras import needs_extras
 from upsolve.files import cache_folder, replaced
 from upsolve.importers.formats.files import Member, on_disk, unreadable
@@ -160,7 +160,7 @@ def only(member: Member, what: str, found: dict[str, int], name: str) -> str:
     filled = [one for one, rows in found.items() if rows]
     if name in found or (not name and len(filled) == 1):
         return name or filled[0]
-    listed = ", ".join(f"{one} ({rows} rows)" for one, rows in found.items()) or "none"
+    listed = ", ".join(f"{one} ({counted(rows, 'row')})" for one, rows in found.items()) or "none"
     wrong = f"no {what} {name!r}" if name else f"which {what}?"
     raise SourceError(f"{member.where}: {wrong} --query NAME; its {what}s are {listed}")
 
