@@ -16,10 +16,16 @@ from upsolve.types import Status
 
 def test_a_recipe_is_read_as_written(tmp_path):
     recipe = Recipe.model_validate(
-        {"name": "x", "optim": {"lr": 3e-5}, "reward": {"outcomes": {"passed": 2.0, "failed": -1.0}}}
+        {
+            "name": "Übung 日本",
+            "data": {"archive": "daten/Prüfung"},
+            "optim": {"lr": 3e-5},
+            "reward": {"outcomes": {"passed": 2.0, "failed": -1.0}},
+        }
     )
     dump_recipe(recipe, tmp_path / "r.yaml")
     assert load_recipe(tmp_path / "r.yaml") == recipe
+    assert {"name: Übung 日本", "  archive: daten/Prüfung"} <= {*(tmp_path / "r.yaml").read_text("utf-8").splitlines()}
     assert recipe.reward.outcomes == {**Recipe().reward.outcomes, Status.PASSED: 2.0, Status.FAILED: -1.0}
 
 

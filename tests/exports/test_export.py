@@ -238,7 +238,7 @@ def test_attempts_are_in_the_language_of_their_prompt(tmp_path):
 
 
 def test_splits_authors_and_judge_are_those_of_the_recipe(archive, loaded, tmp_path):
-    recipe = recipe_of("kto", "data.authors=[model]", "data.judge=upsolve")
+    recipe = recipe_of("kto", "data.authors=[model]", "data.judge=upsolve", "name=Prüfung")
     tasks = split_archive(archive, recipe.data).tasks
     data = loaded("kto", recipe=recipe)
     for split, rows in data.items():
@@ -246,7 +246,8 @@ def test_splits_authors_and_judge_are_those_of_the_recipe(archive, loaded, tmp_p
         assert {*rows["author"]} == {"model"} and {*rows["judge"]} == {"upsolve-1"} and not any(rows["label"])
     card = (tmp_path / "kto" / "README.md").read_text()
     shown = yaml.safe_load(re.search(r"```yaml\n(.*?)```", card, re.DOTALL)[1])
-    assert {*shown} == {"name", "data", "reward", "select", "advantage"} and shown["name"] == "kto"
+    assert {*shown} == {"name", "data", "reward", "select", "advantage"} and shown["name"] == "Prüfung"
+    assert "name: Prüfung" in card
     assert shown["data"]["authors"] == ["model"] and "of the archive `archive`" in card
     only = export_archive(archive, tmp_path / "test", "kto", recipe=recipe, split="test")
     assert [path.name for path in sorted((tmp_path / "test").iterdir())] == ["README.md", "test.parquet"]

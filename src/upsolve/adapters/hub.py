@@ -92,7 +92,7 @@ def archive_card(folder: Path, title: str) -> str:
             lines += [f"## {name}", "\n".join([f"| {name.lower()} | number |", "|---|---|", *rows])]
     how = f'import upsolve\nfrom huggingface_hub import snapshot_download\n\narchive = upsolve.open_archive(snapshot_download("{title}", repo_type="dataset"))'
     text = "\n\n".join([*lines, "## Use", f"```python\n{how}\n```"])
-    return f"---\n{yaml.safe_dump(about, sort_keys=False)}---\n\n{text}\n"
+    return f"---\n{yaml.safe_dump(about, sort_keys=False, allow_unicode=True)}---\n\n{text}\n"
 
 
 def upload(planned: Upload, repo: str, *, private: bool = False) -> str:

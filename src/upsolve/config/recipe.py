@@ -254,7 +254,7 @@ def merged(old: Any, new: Any, key: str = "") -> Any:
 
 def recipe_yaml(recipe: Recipe) -> str:
     """Return the resolved recipe as YAML, every key written out."""
-    return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False)
+    return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
 def recipe_changes(recipe: Recipe) -> tuple[str, dict[str, Any]]:

@@ -291,7 +291,7 @@ class Work:
             settings["objective"] = {"preference": self.recipe.objective.preference.model_dump(mode="json", include={"pairs"})}
         if self.prompt != PromptConfig():
             settings["model"] = {"prompt": self.prompt.model_dump(mode="json", exclude_defaults=True)}
-        return yaml.safe_dump(settings, sort_keys=False) if read else ""
+        return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True) if read else ""
 
 
 SIZES = (("n<1K", 10**3), ("1K<n<10K", 10**4), ("10K<n<100K", 10**5), ("100K<n<1M", 10**6), ("1M<n<10M", 10**7))
@@ -342,7 +342,7 @@ def card_text(work: Work, parts: Sequence[Part], *, archive: str, command: str) 
             {"config_name": "default", "data_files": [{"split": split, "path": file} for split, file in work.files.items()]}
         ],
     }
-    return f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---\n\n" + "\n\n".join(sections) + "\n"
+    return f"---\n{yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)}---\n\n" + "\n\n".join(sections) + "\n"
 
 
 def count_table(title: str, label: str, counts: Mapping[str, int]) -> list[str]:
