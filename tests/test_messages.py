@@ -1,10 +1,12 @@
 """What the command line says about mistakes: one to three lines that name the file or key, and what to do; never a traceback."""
 
 import json
+import os
 import re
 import shlex
 import signal
 import socket
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -331,6 +333,42 @@ def said(place, port, monkeypatch, capfd):
 
     yield run
     signal.signal(signal.SIGTERM, before)
+
+
+def test_a_missing_model_is_refused_before_torch_is_imported(place):
+    code = (
+        "import sys; from upsolve.cli.main import main; sys.argv = ['upsolve', *sys.argv[1:]]\n"
+        "try: main()\nexcept SystemExit as stop: print(stop.code, 'torch' in sys.modules)"
+    )
+    words = ("--archive", "embedded", "--model", "none/such", "--out", "new")
+    for command in (["run", "rloo"], ["train", "rloo"], ["eval"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *command, *words],
+            cwd=place,
+            env={**os.environ, "HF_HUB_OFFLINE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout.split() == ["2", "False"] and "none/such" in done.stderr, done.stderr
+
+
+def test_eval_and_sample_begin_with_the_work_ahead(said, monkeypatch, tiny_model):
+    from upsolve.evaluate import benchmarks
+    from upsolve.policy import collect
+
+    def stop(*_arguments, **_options):
+        raise ConfigError("stopped")
+
+    monkeypatch.setattr(benchmarks, "sweep_model", stop)
+    monkeypatch.setattr(collect, "sample_attempts", stop)
+    tasks = {
+        "eval --archive embedded -s sample.samples=3": "of embedded:test, 3 samples a task",
+        "sample --archive unjudged -s sample.samples=1": "of unjudged, 1 sample a task",
+    }
+    for line, words in tasks.items():
+        first, last = said(f"{line} --model {tiny_model}")[0].splitlines()
+        assert first.startswith(f"{tiny_model}: ") and words in first and "stopped" in last
 
 
 @pytest.mark.parametrize("mistake", [*WORDS, *RECIPES, *ARCHIVES, *IMPORTS, *RESULTS, *MODELS])

@@ -1,5 +1,6 @@
 """Commands around a model: run, train, sample, eval, and solve, which answers tasks."""
 
+import os
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -27,7 +28,7 @@ from upsolve.cli.app import (
     text_of,
 )
 from upsolve.cli.recipes import ELSEWHERE, load, load_evaluated, open_trained_on
-from upsolve.errors import ConfigError
+from upsolve.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,6 +57,20 @@ def checked_split(archive: "Archive", recipe: "Recipe") -> "Split":
     split = split_archive(archive, recipe.data, untried=recipe.source.rounds > 0, labels=recipe.select.reads_labels)
     check_run(recipe, split.groups["train"])
     return split
+
+
+def check_model(recipe: "Recipe", out: Path | None = None) -> None:
+    """Raise ModelError before torch is imported if the model of a recipe does not exist; a run in ``out`` that is resumed was checked at its start."""
+    from upsolve.policy.locate import locate
+
+    alone = os.environ.get("WORLD_SIZE", "1") == "1"  # several processes compare what they find (``watched``)
+    if alone and recipe.sample.engine in ("transformers", "vllm") and not (out and out.exists()):
+        locate(recipe.model.name, offline=recipe.model.offline)
+
+
+def announce(recipe: "Recipe", tasks: str, samples: int) -> None:
+    """Say on standard error which model is loaded and sampled on which tasks, since the first samples take minutes on slow machines."""
+    typer.echo(f"{recipe.model.name}: {tasks}, {counted(samples, 'sample')} a task; loading the model", err=True)
 
 
 def with_checkpoints(settings: list[str] | None, keep: bool) -> list[str]:
@@ -91,6 +106,7 @@ def run(
     split = None if folds else checked_split(stored, loaded)
     measured = split.tasks[loaded.evaluate.split] if split else stored.tasks()
     check_measurable(measured, loaded.data.archive, loaded.evaluate)
+    check_model(loaded, None if fresh else out)
     from upsolve.cli.figures import results_figures
     from upsolve.experiment import run_folds, run_recipe  # torch is imported after the checks: it takes seconds
 
@@ -143,6 +159,7 @@ def train(
 
     check_out(out, loaded, fresh=fresh)
     split = checked_split(stored, loaded)
+    check_model(loaded, None if fresh else out)
     from upsolve.evaluate.benchmarks import step_reports
     from upsolve.report.card import write_card
     from upsolve.train.loop import train as train_policy  # torch is imported after the checks: it takes seconds
@@ -201,11 +218,15 @@ def sample(
     loaded = load(recipe, settings, model=model, archive=archive, seed=seed, reads=reads)
     stored = open_trained_on(loaded)
     from upsolve.archive.places import SHIPPED
-    from upsolve.policy.collect import sample_attempts, sample_hinted, sample_repairs
 
     name = loaded.data.archive
     if name in SHIPPED:
         raise ConfigError(f"sample adds attempts to an archive, and `{name}` is read-only: name another with --archive FOLDER")
+    check_model(loaded)
+    if not repair:
+        announce(loaded, f"{counted(len({*stored.column('tasks', 'task_id')}), 'task')} of {name}", loaded.sample.samples)
+    from upsolve.policy.collect import sample_attempts, sample_hinted, sample_repairs
+
     with bars() as progress:
         sample_some = partial(sample_hinted, hint=hint) if hint else sample_attempts
         sample_some = partial(sample_repairs, authors=loaded.data.authors) if repair else sample_some
@@ -230,13 +251,20 @@ def evaluate(
     loaded = load_evaluated(recipe, settings, model=model, archive=archive, seed=seed, reads=reads)
     stored = open_trained_on(loaded)
     from upsolve.archive.split import split_archive
+    from upsolve.evaluate.tasksets import check_measurable
+
+    if not name or Path(name).name != name:
+        raise ConfigError(f"--name {name!r}: must be a file name without a slash, such as trained: it names the files in --out")
+    split, part = split_archive(stored, loaded.data), loaded.evaluate.split
+    measured = split.tasks[part][: loaded.evaluate.tasks or None]
+    check_measurable(measured, loaded.data.archive, loaded.evaluate)
+    check_model(loaded)
+    sets = ", ".join((f"{counted(len(measured), 'task')} of {loaded.data.archive}:{part}", *loaded.evaluate.archives))
+    announce(loaded, sets, loaded.sample.samples)
     from upsolve.cli.figures import results_figures
     from upsolve.evaluate.benchmarks import held_out, sweep_model
     from upsolve.evaluate.runs import save_sweep
 
-    if not name or Path(name).name != name:
-        raise ConfigError(f"--name {name!r}: must be a file name without a slash, such as trained: it names the files in --out")
-    split = split_archive(stored, loaded.data)
     out.mkdir(parents=True, exist_ok=True)
     with bars() as progress:
         sweep = sweep_model(
