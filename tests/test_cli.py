@@ -8,14 +8,16 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 
 import pytest
 
 from upsolve import __version__
+from upsolve.archive.info import ArchiveInfo
 from upsolve.archive.store import open_archive
 from upsolve.cli.app import line_reporter
+from upsolve.cli.archives import MEANINGS
 from upsolve.cli.judging import show_outcomes
 from upsolve.cli.main import main, stop_message
 from upsolve.cli.recipes import load, load_evaluated
@@ -155,7 +157,10 @@ def test_ingest_verify_look_and_export(archive, here, tmp_path):
     assert "2 attempts judged, 0 judged before" in here("verify", archive, "--analysis", "syntax")
     assert "0 attempts judged, 2 judged before" in here("verify", archive, "--analysis", "syntax")
     assert "verify.analyses.0: Input should be 'complexity'" in here("verify", archive, "--analysis", "style", code=2)
-    assert row("mixed tasks", "1") in plain(here("archive", "info", archive))
+    info = here("archive", "info", archive)
+    assert row("mixed tasks", "1", "tasks with a passed and a failed attempt") in plain(info) and "assumptions alone" in info
+    assert row("stale", "0", MEANINGS["stale"]) in plain(info)
+    assert {*MEANINGS} <= {one.name.replace("_", " ") for one in fields(ArchiveInfo)} | {"stale"}
     said = here("archive", "query", archive, "select status, passed from verdicts order by status")
     assert "failed" in said and "passed" in said
     twice = "select a.code, b.code, 1 as code_1 from attempts a join attempts b using (attempt_id)"
@@ -175,7 +180,7 @@ def test_ingest_verify_look_and_export(archive, here, tmp_path):
 def test_sampling_measuring_and_reporting(tiny_model, archive, tmp_path, here):
     settings = ["--set", "sample.samples=2", "--set", "sample.max_tokens=8"]
     upsolve("sample", "--archive", archive, "--model", tiny_model, *settings)
-    assert row("attempts", "4") in plain(here("archive", "info", archive))
+    assert row("attempts", "4", MEANINGS["attempts"]) in plain(here("archive", "info", archive))
     assert "0 attempts added" in here("sample", "--archive", archive, "--model", tiny_model, *settings)
     assert "1 attempts added" in here(
         "sample", "--archive", archive, "--model", tiny_model, *settings, "--set", "sample.samples=3"

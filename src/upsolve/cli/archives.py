@@ -54,6 +54,19 @@ TITLES = {
     "authors": "attempts by author, the ten most frequent",
     "contradictions": "programs whose labels contradict each other; `archive query` names them (view contradictions)",
 }
+MEANINGS = {
+    "attempts": "equal code by another author is another attempt",
+    "programs": "equal code at a task counts once",
+    "seen": "attempts as imported, repeated ones included",
+    "verdicts": "last outcome of each judge on each program",
+    "scores": "numbers by scorers, beside outcomes",
+    "unjudged": "attempts without a verdict (`upsolve verify`)",
+    "contradicting": "programs that passed and failed",
+    "mixed tasks": "tasks with a passed and a failed attempt",
+    "bytes": "size on disk",
+    "stale": "verdicts that a later fix of the judge may change",
+}
+"""Meaning of the counts of ``archive info``."""
 
 archive_app = typer.Typer(
     no_args_is_help=True,
@@ -296,8 +309,8 @@ def info(archive: ArchivePath, as_json: AsJson = False) -> None:
         print_json({**asdict(statistics), "stale": outdated, "stale_unscored": seen.stale_unscored, **more})
         return
     numbers = {**asdict(statistics), "stale": outdated}
-    counts = [(name.replace("_", " "), f"{value:,}") for name, value in numbers.items() if isinstance(value, int)]
-    show(archive, ("", "count"), counts)
+    counts = [(name.replace("_", " "), value) for name, value in numbers.items() if isinstance(value, int)]
+    show(archive, ("", "count", ""), [(name, f"{value:,}", MEANINGS.get(name, "")) for name, value in counts])
     if outdated:
         typer.echo(about_stale(archive, outdated, Counter(seen.stale_unscored)))
     for title in TITLES:
@@ -307,7 +320,7 @@ def info(archive: ArchivePath, as_json: AsJson = False) -> None:
             show(TITLES[title], (title, "count"), rows)
     if labels:
         title = "programs by the label of each judge, and the estimated share of right labels (docs/archives.md)"
-        show(title, ("judge", "passed", "right", "failed", "right", "tests known by"), map(label_row, labels))
+        show(title, ("judge", "passed", "right", "failed", "right", "estimated from"), map(label_row, labels))
     if pairs_of_judges:
         title = "programs scored by both judges: passed by both, by the first or second only, by none"
         header = ("judges", "both", "pass", "first", "second", "fail", "agree", "kappa")
@@ -325,7 +338,7 @@ def label_row(labels: "JudgeLabels") -> tuple[str, ...]:
         f"{share:.1%}" if count else "–"
         for count, share in ((labels.passed, labels.passed_right), (labels.failed, labels.failed_wrong))
     )
-    basis = f"{labels.caught:,} programs" if labels.caught else "nothing"
+    basis = f"{labels.caught:,} failed programs" if labels.caught else "assumptions alone"
     return (labels.judge or "(none)", f"{labels.passed:,}", right, f"{labels.failed:,}", wrong, basis)
 
 
