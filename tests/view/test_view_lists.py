@@ -114,6 +114,7 @@ def test_an_attempt_has_the_neighbours_of_its_list(chromium, tmp_path, show):
         page.keyboard.press("u")
         page.wait_for_selector("main tbody tr:nth-child(101) a:focus")
         page.evaluate("location.hash = '#/task/a%2Ftask'")
+        page.get_by_text("250 attempts", exact=True).wait_for(state="hidden")
         page.wait_for_selector("main tbody tr:nth-child(100)")
         page.locator("main tbody a").first.click()
         assert shown(page, 0) == "← Previous\nNext →\n1 of 100" and not page.locator("#previous").count()

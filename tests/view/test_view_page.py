@@ -222,7 +222,7 @@ def test_curves_of_a_run_are_drawn_and_grow(chromium, tmp_path, served):
             log.write(json.dumps({**row, "step": 2, "loss": 1.0}) + '\n{"step": 3')
         page.get_by_text("2 steps;").wait_for()
         assert page.locator("figure").count() == 2
-        assert page.locator("svg").first.get_attribute("aria-label") == "loss: 2 to 1, steps 1 to 2"
+        assert page.locator("figure svg").first.get_attribute("aria-label") == "loss: 2 to 1, steps 1 to 2"
         assert page.locator("figcaption b").all_inner_texts() == ["loss", "entropy, nats"], "named as in the report"
         ends = page.locator("figure").first.locator(".values span, .steps span").all_inner_texts()
         assert ends == ["2", "1", "step 1", "2"], "the ends of both axes"
