@@ -75,7 +75,7 @@ def on_page_content(html: str, **_: Any) -> str:
 def on_post_page(output: str, config: MkDocsConfig, **_: Any) -> str:
     """Name the dialog of the search, and parts of the table of contents that have one name, such as a method of two classes, apart."""
     landmarks = re.findall(r'<nav class="md-[a-z_]+__[^>]*aria-label="([^"]*)"', output)
-    seen = Counter(name.lower() for name in (*landmarks, *(name for section in config.nav or () for name in section)))
+    seen = Counter(name.lower() for name in (*landmarks, *sections(config.nav or ())))
 
     def numbered(nav: re.Match[str]) -> str:
         name = nav[1].lower()
@@ -84,6 +84,15 @@ def on_post_page(output: str, config: MkDocsConfig, **_: Any) -> str:
 
     output = re.sub(r'<nav class="md-nav" aria-label="([^"]*)">', numbered, output)
     return output.replace(' role="dialog">', ' role="dialog" aria-label="Search">')
+
+
+def sections(nav: Any) -> Iterator[str]:
+    """Yield the names of the sections of a navigation, also of those in others."""
+    for entry in nav:
+        for name, inside in entry.items() if isinstance(entry, dict) else ():
+            if isinstance(inside, list):
+                yield name
+                yield from sections(inside)
 
 
 def on_post_build(config: MkDocsConfig) -> None:
