@@ -206,13 +206,14 @@ def run_again(job: Job, running: Server, limits: Limits) -> Exit:
     def patient(part: dict[str, Any]) -> dict[str, Any]:
         return {**part, "test_seconds": PATIENCE * part["test_seconds"]} if "test_seconds" in part else part
 
+    def run(one: Job) -> list[Exit]:
+        return run_part(server(one.profile, gvisor=running.gvisor), [one], limits)
+
     tester = patient(job.tester) if job.tester else None
     longer = replace(job, attempt=patient(job.attempt), tester=tester, wall_seconds=PATIENCE * job.wall_seconds, waits=False)
-    if job.build and [end.returncode for end in run_part(server(job.profile, gvisor=running.gvisor), [job.build], limits)] != [
-        0
-    ]:
+    if job.build and [end.returncode for end in run(job.build)] != [0]:
         raise JudgeError("a program could not be built again, to repeat a run that had waited for a core")
-    return run_part(server(job.profile, gvisor=running.gvisor), [longer], limits)[0]
+    return run(longer)[0]
 
 
 def demand_layers(running: Server, settings: JudgeSettings) -> None:
