@@ -241,9 +241,8 @@ class Run:
                 self.learner.save_checkpoint(self.folder, progress)
         if not self.is_done:
             self.stop_if_requested()
-        if (
-            self.is_done or self.schedule.total_steps is None
-        ):  # else the next epoch begins at once, and this one wrote no checkpoint
+        # an epoch of a fixed number of steps writes no checkpoint, and the next one begins at once
+        if self.is_done or self.schedule.total_steps is None:
             self.signals.release(done=self.is_done)
 
     def record(self, row: dict[str, float]) -> None:
