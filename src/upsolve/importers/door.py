@@ -23,7 +23,7 @@ from upsolve.errors import SourceError
 from upsolve.files import cache_folder, write_text
 from upsolve.importers.formats import Kind, Member, kind_of, members, rows_of
 from upsolve.importers.formats.texts import lists_in
-from upsolve.importers.logs.calls import OBJECTS, call_in, log_in
+from upsolve.importers.logs.calls import call_in, log_in, log_of_objects
 from upsolve.importers.rows import BadRow, LeftOut, Rows, chats_in, columns_in, counted, enough, first_rows, keep_example
 from upsolve.importers.source import Source, Unit, parse_options
 from upsolve.importers.tables import FIELDS, KEYS, NAMES, PROGRAMS, TASK_FIELDS
@@ -220,7 +220,7 @@ def by_columns(rows: Rows, place: str) -> list[Reading]:
     """Return the sources whose columns the rows have, in the expected list of a JSON object. If one source needs all columns of another and more,
     only the former counts."""
     columns = {*columns_in(rows)}
-    if log := next((name for wanted, name in OBJECTS.items() if columns.issuperset(wanted)), ""):
+    if log := log_of_objects(columns):
         return [Reading(log, "a log, by the names in its objects")]
     found: dict[str, set[str]] = {}
     for name in names("source"):

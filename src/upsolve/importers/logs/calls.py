@@ -9,7 +9,7 @@ import re
 import sqlite3
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby, islice
@@ -26,7 +26,7 @@ from upsolve.importers.tables.columns import SERVED, bare, likely_fields, says_o
 from upsolve.importers.tables.rollouts import ROLLOUT_OPTIONS, rollout, rollouts_of
 from upsolve.importers.tables.table import split, table_at
 
-__all__ = ["OBJECTS", "SOURCE", "call_in", "log_in"]
+__all__ = ["SOURCE", "call_in", "log_in", "log_of_objects"]
 
 MESSAGES, SYSTEM, REQUESTS, CHOICES, RESPONSES, SPANS, ERRORS, CODES, IDS, MODELS = known_words()["calls"].values()
 """Names of fields of a call by what they hold, as ``words.yaml`` says; ``MODELS``: roles of a model."""
@@ -155,6 +155,11 @@ def id_of(row: Mapping[str, Any]) -> str:
     return next((str(row[name]) for name in IDS if row.get(name) not in (None, "")), "")
 
 
+def log_of_objects(keys: Collection[str]) -> str:
+    """Return the source that reads files whose objects have these names; empty if none is known by them."""
+    return next((name for wanted, name in OBJECTS.items() if {*wanted} <= {*keys}), "")
+
+
 def log_in(path: Path) -> str:
     """Return the source of a path that is not a table, by the fields of its first object; empty if no source fits."""
     with suppress(SourceError):
@@ -167,7 +172,7 @@ def log_in(path: Path) -> str:
             return "coderunner"
         _, row = next(next(rows_at(path))[1], (0, None))
         keys = {*row} if isinstance(row, dict) else set[str]()
-        if found := next((name for wanted, name in OBJECTS.items() if keys.issuperset(wanted)), ""):
+        if found := log_of_objects(keys):
             return found
     return "calls" if are_calls(path) else ""
 
