@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from formulas import formula_of, marked
 from jinja2 import Template
-from leaderboard import CELLS, DOMAINS, METHODS, ROOT, cells_in, load_cell, slug
+from leaderboard import CELLS, DOMAINS, METHODS, ROOT, cells_in, slug
 from rounding import percent
 
 from upsolve.evaluate.capability import capability
@@ -151,11 +151,8 @@ def placebo_of(name):
 @cache
 def cells_of(domain):
     """Return the sweeps of the base and of every method, by method and seed."""
-    path = CELLS / slug(domain)
-    return {
-        name: {int(f.name[len(slug(name)) + 1]): load_cell(f) for f in sorted(path.glob(f"{slug(name)}-[0-9].json.gz"))}
-        for name in ("base", *METHODS)
-    }
+    found = cells_in(CELLS / slug(domain))
+    return {name: found.get(slug(name), {}) for name in ("base", *METHODS)}
 
 
 def table(domain):
@@ -225,8 +222,8 @@ def section(domain, rows):
 
 
 def chosen_elsewhere(domain):
-    """Return a row for each model that was measured with a choice among samples in cells of its own (``--choices``), and for each finished arm of
-    failures.py, which continues from a model of the leaderboard, and for that model (``start``)."""
+    """Return a row for each model with cells of ``--choices``, for each finished arm of failures.py, and for the model (``start``) that its arms
+    continue."""
     names = {slug(name): name for name in ("base", *METHODS)}
     found = {names[kind]: runs for kind, runs in cells_in(CELLS / slug(domain) / "choices").items()}
     for folder in sorted((CELLS.parent / "failures" / slug(domain)).glob("*")):
