@@ -186,6 +186,7 @@ def init(
     from upsolve.archive.store import open_filled
     from upsolve.config import load_recipe
     from upsolve.plan.starting import counts, first_recipe, look_at, warnings
+    from upsolve.policy.locate import BUILTIN
 
     found = look_at(open_filled(archive))
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -202,7 +203,7 @@ def init(
     commands = [line.removeprefix("next: ").partition("    # ")[0] for line in steps]
     data = {"recipe": str(out), "tasks": found.info.tasks, "attempts": found.info.attempts, "next": commands}
     then = [line.replace("next", "then", 1) for line in steps[1:]]
-    is_found = model == "smollm2-135m" or Path(model).exists() or re.fullmatch(r"[\w-][\w.-]*/[\w.-]+(?<!\.gguf)", model)
+    is_found = model == BUILTIN or Path(model).exists() or re.fullmatch(r"[\w-][\w.-]*/[\w.-]+(?<!\.gguf)", model)
     unknown = (
         [] if is_found else [f"--model {model}: no such file or folder here; commands read the model as a name on the Hub"]
     )
