@@ -267,7 +267,7 @@ def test_the_weights_of_each_round_are_written_down_and_kept_until_it_is_stored(
 
 
 class Rank(Processes):
-    """One of two ranks, each on a node of its own, as a thread of this process."""
+    """A rank as a thread of this process; two ranks are on two nodes."""
 
     is_main, index, count, per_node, is_first_of_node = False, 0, 2, 1, True
 

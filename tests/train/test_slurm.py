@@ -1,4 +1,4 @@
-"""Two Slurm nodes, each a host of its own (network namespace): examples/nodes.sbatch, stopped as before its time limit, and resumed."""
+"""Two hosts (network namespaces) as Slurm nodes run examples/nodes.sbatch: the job gets SIGTERM as before its time limit, and resumes."""
 
 import shutil
 import sys

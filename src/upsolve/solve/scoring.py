@@ -45,7 +45,12 @@ class ScoredArchive:
 
 
 def scorer_of(text: str) -> Scorer:
-    """Return the scorer that an option names: ``likelihood:MODEL``, or a command; ModelError or ConfigError if there is no such model or program."""
+    """Return the scorer that an option names: ``likelihood:MODEL``, or a command.
+
+    Raises:
+        ModelError: the model is not found.
+        ConfigError: the program of the command is not found, or the command cannot be split.
+    """
     kind, _, model = text.partition(":")
     if kind != LIKELIHOOD or not model:
         return by_command(text)
